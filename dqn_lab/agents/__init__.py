@@ -1,0 +1,1 @@
+"""Agents: Keras models that learn from a sequence's minibatches."""

@@ -1,0 +1,1 @@
+"""Environments, and the border between them and the sequences."""

@@ -1,0 +1,1 @@
+"""Sequences: simulation, replay and minibatches behind one `keras.utils.PyDataset`."""
