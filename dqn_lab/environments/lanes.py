@@ -1,0 +1,246 @@
+"""The border between a sequence and its environments: spaces, actions, resets, and what the steps bring."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from dqn_lab.arguments import require_integer
+
+
+@dataclass(frozen=True)
+class LaneStep:
+    """What one decision in every lane brought, lane by lane; the observations are valid until the next step.
+
+    Attributes:
+        observation: what the actions led to, an ended episode's final observation too, [N, ...].
+        reward: raw rewards, [N] float64.
+        terminated: the game ended, [N] bool.
+        truncated: the episode was cut short, [N] bool.
+        life_lost: a life was lost, where the environment says so, [N] bool.
+        frames: emulator frames that each decision stands for, [N] int64.
+        acted: False where the lane ignored its action because it only reset itself, [N] bool.
+        begun: lanes that have already begun their next episode, [N] bool.
+        first_observation: those lanes' first observations; the other rows mean nothing, [N, ...].
+    """
+
+    observation: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    life_lost: np.ndarray
+    frames: np.ndarray
+    acted: np.ndarray
+    begun: np.ndarray
+    first_observation: np.ndarray
+
+
+class _CheckedEnvironment(gymnasium.Wrapper):
+    """Says in one line what an environment of the old gym API does wrong."""
+
+    def reset(self, *, seed=None, options=None):
+        try:
+            result = self.env.reset(seed=seed, options=options)
+        except TypeError as error:
+            if "seed" in str(error) or "options" in str(error):
+                raise _old_api(self, "its reset() takes no seed and options") from error
+            raise
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+            raise _old_api(self, "its reset() returned no (observation, info)")
+        return result
+
+    def step(self, action):
+        result = self.env.step(action)
+        if not (isinstance(result, tuple) and len(result) == 5):
+            count = len(result) if isinstance(result, tuple) else 1
+            raise _old_api(self, f"its step() returned {count} value(s)")
+        return result
+
+
+def environment_name(environment) -> str:
+    """Returns the registered id of an environment, or its class's name."""
+    spec = getattr(environment, "spec", None)
+    return spec.id if spec is not None else type(environment.unwrapped).__name__
+
+
+class Lanes:
+    """The environments of a sequence, stepped together through a gymnasium vector environment.
+
+    Actions are 0..n-1 on this side of the border; a space `Discrete(n, start=s)` gets them shifted by s.
+
+    Args:
+        make_environment: returns a new `gymnasium.Env`, or a `gymnasium.vector.VectorEnv`, whose own lanes are then
+            used, in its own autoreset mode.
+        num_envs: number of lanes; None is 1, or as many as a vector environment has.
+        autoreset: for environments that are not vectorised yet: SAME_STEP for training, DISABLED where the caller
+            resets ended lanes with seeds of their own.
+
+    Raises:
+        TypeError: what `make_environment` returns is no gymnasium environment, or speaks the old gym API.
+        ValueError: a space, the number of lanes or the autoreset mode cannot be used.
+    """
+
+    def __init__(
+        self,
+        make_environment: Callable[[], gymnasium.Env | VectorEnv],
+        num_envs: int | None,
+        autoreset: AutoresetMode = AutoresetMode.SAME_STEP,
+    ) -> None:
+        if not callable(make_environment):
+            raise TypeError(
+                "make_environment must be a callable without arguments that returns a new environment. "
+                f"Received: make_environment={make_environment!r}"
+            )
+        if num_envs is not None:
+            num_envs = require_integer("num_envs", num_envs, least=1)
+        first = make_environment()
+        self.name = environment_name(first)
+        self.is_users_vector = isinstance(first, VectorEnv)
+        if self.is_users_vector:
+            self._vector = _check_vector(first, num_envs)
+        else:
+            self._vector = _join(first, make_environment, num_envs or 1, autoreset)
+        self.num_envs = self._vector.num_envs
+        self.autoreset = self._vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self.observation_space = self._vector.single_observation_space
+        self.num_actions = int(self._vector.single_action_space.n)
+        self._start = int(self._vector.single_action_space.start)
+        self._ended = np.zeros(self.num_envs, bool)
+
+    @property
+    def resets_itself(self) -> bool:
+        """Whether ended lanes begin their next episode without being told."""
+        return self.autoreset != AutoresetMode.DISABLED
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether an ended lane spends a step on its reset, in which its action is ignored."""
+        return self.autoreset == AutoresetMode.NEXT_STEP
+
+    def reset(self, seeds: list[int] | int | None = None, lanes: np.ndarray | None = None) -> np.ndarray:
+        """Begins a new episode in the lanes of a mask (all lanes when None).
+
+        Args:
+            seeds: a seed for every lane, one for all (consecutive ones then), or None to go on.
+            lanes: bool mask, [N]; only for lanes that do not reset themselves.
+
+        Returns:
+            Observations of all lanes, [N, ...]; those of lanes outside the mask are their newest.
+        """
+        options = None if lanes is None else {"reset_mask": lanes}
+        observation, _ = self._vector.reset(seed=seeds, options=options)
+        self._ended[... if lanes is None else lanes] = False
+        return self._checked(observation)
+
+    def step(self, action: np.ndarray) -> LaneStep:
+        """Takes one action in every lane.
+
+        Args:
+            action: 0..n-1 for every lane, [N].
+
+        Raises:
+            ValueError: an action is out of range, or an observation is not finite.
+        """
+        if np.any((action < 0) | (action >= self.num_actions)):
+            raise ValueError(f"Actions must be 0..{self.num_actions - 1}. Received: action={action.tolist()}")
+        observation, reward, terminated, truncated, info = self._vector.step(action + self._start)
+        acted = ~self._ended if self.drops_rows else np.ones_like(terminated)
+        ended = terminated | truncated
+        first_observation, begun = observation, ~acted
+        if self.autoreset == AutoresetMode.SAME_STEP:
+            begun = ended
+            observation = _with_final_observations(observation, info, ended)
+        self._ended = ended
+        return LaneStep(
+            self._checked(observation),
+            np.array(reward, np.float64),
+            np.array(terminated, bool),
+            np.array(truncated, bool),
+            _lane_info(info, "life_lost", ended, False).astype(bool),
+            _lane_info(info, "frames", ended, 1).astype(np.int64),
+            acted,
+            begun,
+            first_observation,
+        )
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._vector.close()
+
+    def _checked(self, observation: np.ndarray) -> np.ndarray:
+        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
+            lanes = np.flatnonzero(~np.isfinite(observation.reshape(self.num_envs, -1)).all(axis=1)).tolist()
+            raise ValueError(f"The environment returned an observation that is not finite. Lanes: {lanes}")
+        return observation
+
+
+def _join(first, make_environment, num_envs: int, autoreset: AutoresetMode) -> SyncVectorEnv:
+    _check_environment(first)
+    _check_spaces(environment_name(first), first.action_space, first.observation_space)
+    made = [first]
+
+    def make() -> gymnasium.Env:
+        return _CheckedEnvironment(made.pop() if made else _check_environment(make_environment()))
+
+    try:
+        return SyncVectorEnv([make] * num_envs, autoreset_mode=autoreset, copy=False)
+    except RuntimeError as error:
+        raise ValueError(f"All lanes must have the same spaces: {error}") from error
+
+
+def _check_environment(environment) -> gymnasium.Env:
+    if isinstance(environment, gymnasium.Env):
+        return environment
+    raise TypeError(
+        "make_environment must return a gymnasium environment whose reset() returns (observation, info) and whose "
+        f"step() returns 5 values. Received: an object of {type(environment).__module__}."
+        f"{type(environment).__qualname__}"
+    )
+
+
+def _check_spaces(name: str, action_space, observation_space) -> None:
+    if not isinstance(action_space, gymnasium.spaces.Discrete):
+        raise ValueError(
+            f"{name}: deep Q-learning needs a Discrete action space. Received: action_space={action_space}"
+        )
+    if not isinstance(observation_space, gymnasium.spaces.Box):
+        raise ValueError(
+            f"{name}: observations must be of a Box space. Received: observation_space={observation_space}"
+        )
+
+
+def _check_vector(vector: VectorEnv, num_envs: int | None) -> VectorEnv:
+    name = environment_name(vector)
+    _check_spaces(name, vector.single_action_space, vector.single_observation_space)
+    if num_envs not in (None, vector.num_envs):
+        raise ValueError(f"{name}: the vector environment has {vector.num_envs} lanes. Received: num_envs={num_envs}")
+    mode = vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
+        raise ValueError(f"{name}: a vector environment must reset its lanes itself. Received: autoreset_mode={mode}")
+    return vector
+
+
+def _old_api(environment, what: str) -> TypeError:
+    return TypeError(
+        f"{environment_name(environment)}: {what}; this is the old gym API. A gymnasium environment is needed: "
+        "reset(seed, options) returns (observation, info), step(action) returns 5 values."
+    )
+
+
+def _with_final_observations(observation, info: dict, ended: np.ndarray) -> np.ndarray:
+    """Puts the final observations of ended lanes where SAME_STEP left their next first ones. [N, ...]"""
+    if not ended.any():
+        return observation
+    observation = observation.copy()
+    for lane in np.flatnonzero(ended):  # as few as there are ends: gymnasium keeps them as objects
+        observation[lane] = info["final_obs"][lane]
+    return observation
+
+
+def _lane_info(info: dict, key: str, ended: np.ndarray, default) -> np.ndarray:
+    """Reads a key of the steps' infos; for ended lanes from `final_info`, as `info` tells of the reset then. [N]"""
+    values = np.array(info.get(key, np.full(len(ended), default)))
+    final = info.get("final_info", {}).get(key)
+    return values if final is None else np.where(ended, final, values)

@@ -1,0 +1,195 @@
+"""The replay ring: every observation once, with what was done in it and what came of it."""
+
+import numpy as np
+
+NO_ACTION = -1
+_COLUMNS = {
+    "action": np.int32,  # NO_ACTION where none was taken: a final observation, or a newest row
+    "reward": np.float64,  # raw, as the environment gave it
+    "terminal": np.bool_,  # do not bootstrap past this step
+    "episode_end": np.bool_,  # the next row of the lane is this episode's final observation
+    "age": np.int32,  # rows since the episode's first row
+}
+_LANE_STATE = {"written": np.int64, "ending": np.bool_, "final": np.bool_}
+
+
+class FrameRing:
+    """Stores one observation per row, several lanes side by side, the oldest row overwritten first.
+
+    A row is an observation, then the action taken in it and what that action brought. The observation that ends
+    an episode, by termination or truncation, has a row of its own, without an action:
+
+        one lane     a0    a1    a2    b0    b1          a0..a2: an episode of two actions
+        action        1     0    -1     2    -1          a2: its final observation, b1: the newest row
+        reward        0     5     .     0     .
+        episode_end   .     X     .     .     .          set on the row whose action ended the episode
+        age           0     1     2     0     1
+
+    An index is the serial number of a row, never reused: `position in its lane * num_envs + lane`. The row before
+    it in time is `index - num_envs`. Each lane owns `capacity / num_envs` slots and has its own write position, so
+    the slot of an index is simply `index % capacity`.
+
+    Args:
+        capacity: rows in all lanes together, a multiple of `num_envs`, at least 2 per lane.
+        num_envs: number of lanes.
+        shape: shape of one observation.
+        dtype: dtype of the observations.
+
+    Raises:
+        ValueError: `capacity` does not give every lane the same number of at least two rows.
+    """
+
+    def __init__(self, capacity: int, num_envs: int, shape: tuple[int, ...], dtype) -> None:
+        if num_envs < 1:
+            raise ValueError(f"The ring needs at least one lane. Received: num_envs={num_envs}")
+        if capacity % num_envs or capacity < 2 * num_envs:
+            raise ValueError(
+                "The ring's capacity must be a multiple of num_envs and at least twice as much. "
+                f"Received: capacity={capacity}, num_envs={num_envs}"
+            )
+        self.capacity = int(capacity)
+        self.num_envs = int(num_envs)
+        self.slots = self.capacity // self.num_envs
+        self.frames = np.empty((self.capacity, *shape), dtype)
+        for name, column_dtype in _COLUMNS.items():
+            setattr(self, name, np.zeros(self.capacity, column_dtype))
+        for name, lane_dtype in _LANE_STATE.items():
+            setattr(self, name, np.zeros(self.num_envs, lane_dtype))
+        self._all_lanes = np.arange(self.num_envs)
+
+    @staticmethod
+    def bytes_needed(capacity: int, shape: tuple[int, ...], dtype) -> tuple[int, int]:
+        """Returns the bytes of `capacity` observations and of the columns beside them."""
+        frames = capacity * int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        return frames, capacity * sum(np.dtype(each).itemsize for each in _COLUMNS.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.get_state().values())
+
+    @property
+    def stored(self) -> np.ndarray:
+        """Rows present in each lane. [num_envs]"""
+        return np.minimum(self.written, self.slots)
+
+    @property
+    def oldest_position(self) -> np.ndarray:
+        """Position of the oldest row still present in each lane. [num_envs]"""
+        return np.maximum(self.written - self.slots, 0)
+
+    @property
+    def newest_index(self) -> np.ndarray:
+        """Index of the newest row of each lane; negative for an empty lane. [num_envs]"""
+        return (self.written - 1) * self.num_envs + self._all_lanes
+
+    def __len__(self) -> int:
+        return int(self.stored.sum())
+
+    def slot(self, index: np.ndarray) -> np.ndarray:
+        """Returns where the rows lie in the arrays. [B] -> [B]"""
+        return index % self.capacity
+
+    def append(self, frames: np.ndarray, lanes: np.ndarray | None = None) -> np.ndarray:
+        """Adds one row to each of the lanes, overwriting their oldest when they are full.
+
+        Args:
+            frames: observations, [N, *shape].
+            lanes: the N lanes, each at most once; all of them when None.
+
+        Returns:
+            The indices of the new rows, [N].
+        """
+        lanes = self._all_lanes if lanes is None else lanes
+        newest = self.slot(self.newest_index[lanes])
+        begins = self.final[lanes] | (self.written[lanes] == 0)
+        age = np.where(begins, 0, self.age[newest] + 1)
+        self.final[lanes], self.ending[lanes] = self.ending[lanes], False
+        self.written[lanes] += 1
+        index = self.newest_index[lanes]
+        slot = self.slot(index)
+        self.frames[slot] = frames
+        self.age[slot] = age
+        self.action[slot], self.reward[slot] = NO_ACTION, 0.0
+        self.terminal[slot] = self.episode_end[slot] = False
+        return index
+
+    def record(self, action, reward, terminal, episode_end, lanes=None) -> None:
+        """Writes to the newest row of each lane which action was taken in it and what came of it, each [N].
+
+        Raises:
+            ValueError: a lane has no row to act in, or its newest row ended an episode or has its action already.
+        """
+        lanes = self._all_lanes if lanes is None else lanes
+        slot = self.slot(self.newest_index[lanes])
+        taken = self.action[slot] != NO_ACTION
+        if np.any(taken | self.final[lanes] | (self.written[lanes] == 0)):
+            raise ValueError(
+                "An action is recorded once, in an observation that goes on. "
+                f"Received: lanes={np.asarray(lanes).tolist()}"
+            )
+        self.action[slot], self.reward[slot] = action, reward
+        self.terminal[slot], self.episode_end[slot] = terminal, episode_end
+        self.ending[lanes] = episode_end
+
+    def abandon_episodes(self, lanes: np.ndarray | None = None) -> None:
+        """Ends the running episodes of the lanes as a truncation at their newest observation.
+
+        For a lane whose environment begins anew without having ended: nothing may look across that seam.
+        """
+        lanes = self._all_lanes if lanes is None else lanes
+        lanes = lanes[(self.written[lanes] > 0) & ~self.final[lanes]]
+        newest = self.newest_index[lanes]
+        followed = self.age[self.slot(newest)] > 0
+        self.episode_end[self.slot(newest[followed] - self.num_envs)] = True
+        self.final[lanes] = True
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Returns the arrays themselves, not copies."""
+        return {name: getattr(self, name) for name in ("frames", *_COLUMNS, *_LANE_STATE)}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Copies the arrays of `get_state` in.
+
+        Raises:
+            ValueError: an array is missing or has another shape or dtype.
+        """
+        for name, array in self.get_state().items():
+            given = state.get(name)
+            if given is None or given.shape != array.shape or given.dtype != array.dtype:
+                received = None if given is None else (given.shape, str(given.dtype))
+                raise ValueError(
+                    f"The ring's {name!r} must have shape {array.shape} and dtype {array.dtype}. "
+                    f"Received: {name}={received}"
+                )
+        for name, array in self.get_state().items():
+            array[...] = state[name]
+
+    def check_valid(self) -> None:
+        """Checks what must hold between the columns.
+
+        Raises:
+            ValueError: the ring contradicts itself; the text names the rule.
+        """
+        for lane in range(self.num_envs):
+            positions = np.arange(self.oldest_position[lane], self.written[lane])
+            self._check_lane(lane, self.slot(positions * self.num_envs + lane))
+
+    def _check_lane(self, lane: int, slot: np.ndarray) -> None:
+        before, after = slot[:-1], slot[1:]
+        begins = self.age[after] == 0
+        rules = {
+            "a row's age is one more than the row's before, or 0": np.all(
+                begins | (self.age[after] == self.age[before] + 1)
+            ),
+            "an episode's end is followed by a row of the same episode": not np.any(self.episode_end[before] & begins),
+            "the row before an episode's first row has no action": np.all(self.action[before][begins] == NO_ACTION),
+            "a row inside an episode has its action": np.all(self.action[before][~begins] != NO_ACTION),
+            "a final observation follows an episode's end": np.all(
+                self.episode_end[before[:-1]][begins[1:] & (self.age[before[1:]] > 0)]
+            ),
+            "a terminal step was an action": np.all(self.action[slot][self.terminal[slot]] != NO_ACTION),
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise ValueError(f"The ring contradicts itself in lane {lane}: {rule}.")

@@ -1,0 +1,146 @@
+"""The running environments of a sequence, written into its replay as they go."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dqn_lab.environments.lanes import Lanes, LaneStep
+from dqn_lab.replay.replay import Replay
+
+_COUNTERS = ("steps", "frames", "episodes", "episode_return_sum", "episode_length_sum")
+_LANE_STATE = (
+    "lane_return",
+    "lane_length",
+    "action",
+    "reward",
+    "terminal",
+    "episode_end",
+    "truncation",
+    "acted",
+    "begun",
+    "decided",
+)
+
+
+class Simulation:
+    """Steps the lanes, stores every row, and keeps the counts.
+
+    Args:
+        lanes: the environments.
+        replay: where their rows go.
+        get_terminal: which steps are terminal for the learner, `LaneStep -> [N] bool`.
+
+    Attributes:
+        steps: actions taken, all lanes together.
+        frames: emulator frames that they stand for.
+        episodes: games that have ended.
+        episode_return_sum: raw, undiscounted returns of those games, added up.
+        episode_length_sum: their lengths in steps, added up.
+        action, reward, terminal, episode_end, truncation: the last decision of each lane, [N].
+        begun: lanes that began their next episode by themselves in the last step, [N].
+        decided: index of the row in which that decision was taken, [N].
+    """
+
+    def __init__(self, lanes: Lanes, replay: Replay, get_terminal: Callable[[LaneStep], np.ndarray]) -> None:
+        self.lanes = lanes
+        self.replay = replay
+        self._get_terminal = get_terminal
+        self.steps = self.frames = self.episodes = self.episode_length_sum = 0
+        self.episode_return_sum = 0.0
+        count = lanes.num_envs
+        self.lane_return, self.reward = np.zeros(count), np.zeros(count)
+        self.lane_length, self.action = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.terminal, self.episode_end = np.zeros(count, bool), np.zeros(count, bool)
+        self.truncation, self.acted = np.zeros(count, bool), np.zeros(count, bool)
+        self.begun, self.decided = np.zeros(count, bool), np.full(count, -1, np.int64)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the environments have been reset for the first time."""
+        return len(self.replay.ring) > 0
+
+    def begin(self, seeds=None, lanes: np.ndarray | None = None) -> None:
+        """Begins a new episode in the lanes of a mask (all when None); a running one is abandoned.
+
+        Args:
+            seeds: as `Lanes.reset` takes them.
+            lanes: bool mask, [N].
+        """
+        mask = np.ones(self.lanes.num_envs, bool) if lanes is None else lanes
+        numbers = np.flatnonzero(mask)
+        self.replay.ring.abandon_episodes(numbers)
+        self.replay.ring.append(self.lanes.reset(seeds, lanes)[mask], numbers)
+        self.lane_return[mask], self.lane_length[mask] = 0.0, 0
+        self.begun, self.episode_end = np.zeros_like(mask), self.episode_end & ~mask
+
+    def step(self, action: np.ndarray) -> None:
+        """Takes one action in every lane and stores what came of it.
+
+        Args:
+            action: [N].
+
+        Raises:
+            ValueError: a reward is not finite; nothing is stored then.
+        """
+        step = self.lanes.step(action)
+        self._refuse_unfinite(step)
+        self._remember(action, step)
+        self._store(step)
+        self._count(step)
+
+    def get_state(self) -> dict:
+        """Returns counters and the lanes' accumulators; the environments' own state is not in it."""
+        return {name: getattr(self, name) for name in _COUNTERS} | {
+            name: getattr(self, name).copy() for name in _LANE_STATE
+        }
+
+    def set_state(self, state: dict) -> None:
+        """Takes over what `get_state` returned."""
+        for name in _COUNTERS:
+            setattr(self, name, state[name])
+        for name in _LANE_STATE:
+            setattr(self, name, np.array(state[name]))
+
+    def _refuse_unfinite(self, step: LaneStep) -> None:
+        if np.isfinite(step.reward).all():
+            return
+        lane = int(np.flatnonzero(~np.isfinite(step.reward))[0])
+        number = self.steps + int(step.acted[: lane + 1].sum())
+        raise ValueError(
+            f"The environment returned a reward that is not finite at step {number}, in lane {lane}. "
+            f"Received: reward={step.reward[lane]}"
+        )
+
+    def _remember(self, action: np.ndarray, step: LaneStep) -> None:
+        self.action, self.reward = np.asarray(action), step.reward
+        self.terminal = self._get_terminal(step) & step.acted
+        self.episode_end = (step.terminated | step.truncated) & step.acted
+        self.truncation = step.truncated & ~step.terminated & step.acted
+        self.acted, self.begun = step.acted, step.begun
+        self.decided = self.replay.ring.newest_index
+
+    def _store(self, step: LaneStep) -> None:
+        ring, acted, begun = self.replay.ring, step.acted, step.begun
+        lanes = np.flatnonzero(acted)
+        ring.record(
+            self.action[acted],
+            self.reward[acted],
+            self.terminal[acted],
+            self.episode_end[acted],
+            lanes,
+        )
+        ring.append(step.observation[acted], lanes)
+        if begun.any():
+            ring.append(step.first_observation[begun], np.flatnonzero(begun))
+
+    def _count(self, step: LaneStep) -> None:
+        self.steps += int(step.acted.sum())
+        self.frames += int(step.frames[step.acted].sum())
+        self.lane_return += np.where(step.acted, step.reward, 0.0)
+        self.lane_length += step.acted
+        ended = self.episode_end
+        if ended.any():
+            self.episodes += int(ended.sum())
+            self.episode_return_sum += float(self.lane_return[ended].sum())
+            self.episode_length_sum += int(self.lane_length[ended].sum())
+            self.lane_return[ended], self.lane_length[ended] = 0.0, 0

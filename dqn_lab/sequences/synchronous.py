@@ -1,0 +1,455 @@
+"""The sequence: environments, replay and minibatches behind one `keras.utils.PyDataset`."""
+
+import copy
+import threading
+import time
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from dqn_lab.arguments import require_choice, require_fraction, require_integer
+from dqn_lab.devices import usable_cores
+from dqn_lab.environments.lanes import Lanes, LaneStep
+from dqn_lab.exploration import epsilon_greedy, uniform_actions
+from dqn_lab.sequences.feed import FEEDINGS, Feed, choose_feeding, has_gpu
+from dqn_lab.sequences.settings import check_fill, check_train_period, make_replay
+from dqn_lab.sequences.simulation import Simulation
+from dqn_lab.sequences.transitions import build_transitions
+from dqn_lab.sequences.validation import ValidationInstance
+
+Policy = Callable[[np.ndarray], np.ndarray]
+_GENERATORS = ("exploration", "sampling", "environment")
+
+
+class SynchronousSequence(keras.utils.PyDataset):
+    """Steps environments, stores what happens, and yields minibatches, in step with the updates made from them.
+
+    A subclass says what a state and a reward are, by three hooks over arrays of row indices; everything else
+    (episode borders, n-step windows, uniform draws, evaluation) follows from them:
+
+    - `get_states_start()`: how many consecutive stored steps a state spans;
+    - `get_feature_by_index(index)`: the states at these rows, from `self.replay.observations(index, span)`;
+    - `get_reward_by_index(index)`: the rewards the learner sees, from `self.replay.rewards(index)`.
+
+    A subclass that needs attributes in its hooks sets them before it calls this constructor.
+
+    `sequence[i]` looks at a minibatch and changes nothing; only the feed of a running `Agent.fit`, and outside one
+    `simulate` and `simulate_single`, move it. The initial fill happens once, with the first look or feed.
+
+    Update k is due as soon as `steps >= replay_min_steps + k * train_period_steps`.
+
+    Args:
+        make_environment: callable without arguments that returns a new `gymnasium.Env` with a Discrete action space
+            and Box observations, or a `gymnasium.vector.VectorEnv`.
+        num_envs: lanes stepped together; divides `train_period_steps` or is a multiple of it.
+        batch_size: rows in a minibatch.
+        replay_capacity_steps: rows of the replay in all lanes, a multiple of `num_envs`. The final observation of an
+            episode takes a row too.
+        replay_min_steps: uniformly random steps before the first update.
+        updates_per_epoch: minibatches in an epoch.
+        train_period_steps: steps between two updates.
+        n_step: most rewards in a target, at least 1.
+        gamma: discount per step.
+        epsilon: probability of a random action, a number or a callable of the run's steps.
+        feeding: "alternate", "overlap", or "auto" to choose by device and cores.
+        seed: of all randomness here.
+        policy: features [N, ...] -> action values [N, A], for `simulate` outside a fit; uniform actions when None.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or range, or does not fit another; a space cannot be
+            used; the replay does not fit into memory.
+    """
+
+    def __init__(
+        self,
+        make_environment,
+        *,
+        num_envs: int | None = 1,
+        batch_size: int = 32,
+        replay_capacity_steps: int,
+        replay_min_steps: int,
+        updates_per_epoch: int,
+        train_period_steps: int = 4,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        epsilon: float | Callable[[int], float],
+        feeding: str = "auto",
+        seed: int = 0,
+        policy: Policy | None = None,
+    ) -> None:
+        super().__init__()
+        self.batch_size = require_integer("batch_size", batch_size, least=1)
+        self.updates_per_epoch = require_integer("updates_per_epoch", updates_per_epoch, least=1)
+        self.seed = require_integer("seed", seed, least=0)
+        self.gamma = require_fraction("gamma", gamma)
+        self._epsilon = epsilon if callable(epsilon) else require_fraction("epsilon", epsilon)
+        self._feeding_asked = require_choice("feeding", feeding, FEEDINGS)
+        self.policy = policy
+        self._make_environment = make_environment
+        lanes = Lanes(make_environment, num_envs)
+        self.num_envs, self.num_actions = lanes.num_envs, lanes.num_actions
+        self.train_period_steps = check_train_period(train_period_steps, lanes.num_envs)
+        self.replay = make_replay(
+            lanes.observation_space,
+            num_envs=lanes.num_envs,
+            capacity=replay_capacity_steps,
+            span=self.get_states_start(),
+            n_step=n_step,
+        )
+        self.replay_min_steps = check_fill(replay_min_steps, self.replay)
+        self._simulation = Simulation(lanes, self.replay, self.get_terminal)
+        children = np.random.SeedSequence(seed).spawn(len(_GENERATORS))
+        self._generators = dict(zip(_GENERATORS, map(np.random.default_rng, children), strict=True))
+        self.batches = 0  # minibatches made for updates
+        self.epoch_complete = False
+        self.seconds = dict.fromkeys(("acting", "environment", "sampling", "update"), 0.0)
+        self._feed: Feed | None = None
+        self._carried: dict[str, np.ndarray] | None = None
+        self._lock = threading.RLock()  # a look from another thread waits for a step in progress
+
+    # Hooks.
+
+    def get_states_start(self) -> int:
+        """Returns how many consecutive stored steps a state spans."""
+        raise NotImplementedError(f"{type(self).__name__} must define get_states_start().")
+
+    def get_feature_by_index(self, index: np.ndarray) -> np.ndarray:
+        """Returns the states at these rows. [B] -> [B, ...]"""
+        raise NotImplementedError(f"{type(self).__name__} must define get_feature_by_index(index).")
+
+    def get_reward_by_index(self, index: np.ndarray) -> np.ndarray:
+        """Returns the rewards that the learner sees for the actions taken in these rows. [B] -> [B]"""
+        raise NotImplementedError(f"{type(self).__name__} must define get_reward_by_index(index).")
+
+    def get_terminal(self, step: LaneStep) -> np.ndarray:
+        """Tells which lanes' steps are terminal for the learner: the end of the game. -> [N] bool"""
+        return step.terminated
+
+    def make_evaluation_environment(self):
+        """Returns a new environment for evaluation; the same kind as for training."""
+        return self._make_environment()
+
+    def get_identity(self) -> str:
+        """Returns what tells this environment and front end from others, for caches."""
+        lanes = self._simulation.lanes
+        space = lanes.observation_space
+        return f"{type(self).__name__} {lanes.name} {space.shape} {space.dtype} {self.num_actions} {self.state_shape}"
+
+    # Counts.
+
+    @property
+    def steps(self) -> int:
+        """Actions taken so far, all lanes together, the initial fill included."""
+        return self._simulation.steps
+
+    @property
+    def frames(self) -> int:
+        """Emulator frames that the steps stand for."""
+        return self._simulation.frames
+
+    @property
+    def episodes(self) -> int:
+        """Games that have ended."""
+        return self._simulation.episodes
+
+    @property
+    def episode_return_sum(self) -> float:
+        """Raw, undiscounted returns of the games that have ended, added up."""
+        return self._simulation.episode_return_sum
+
+    @property
+    def episode_length_sum(self) -> int:
+        """Lengths in steps of the games that have ended, added up."""
+        return self._simulation.episode_length_sum
+
+    @property
+    def epsilon(self) -> float:
+        """Probability of a random action at the present step."""
+        return float(self._epsilon(self.steps)) if callable(self._epsilon) else self._epsilon
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of one state."""
+        return self.get_latest_feature().shape[1:]
+
+    @property
+    def state_dtype(self) -> np.dtype:
+        """dtype of the states."""
+        return self.get_latest_feature().dtype
+
+    @property
+    def has_users_vector(self) -> bool:
+        """Whether `make_environment` returns a vector environment, which has its own lanes and resets."""
+        return self._simulation.lanes.is_users_vector
+
+    @property
+    def replay_bytes(self) -> int:
+        """Bytes of the replay's arrays."""
+        return self.replay.ring.nbytes
+
+    @property
+    def feeding(self) -> str:
+        """Who works while an update runs: "alternate" or "overlap"."""
+        return self._choose_feeding()[0]
+
+    @property
+    def feeding_reason(self) -> str:
+        """Why this way of feeding is used, in a few words."""
+        return self._choose_feeding()[1]
+
+    # The newest step.
+
+    def get_latest_feature(self) -> np.ndarray:
+        """Returns the states in which the next actions will be taken. [N, ...]"""
+        with self._lock:
+            self._begin_once()
+            return self.get_feature_by_index(self.replay.ring.newest_index)
+
+    def get_latest_observation(self) -> np.ndarray:
+        """Returns the newest stored observations. [N, ...]"""
+        with self._lock:
+            self._begin_once()
+            return self.replay.observations(self.replay.ring.newest_index)[:, 0]
+
+    def get_latest_reward(self) -> np.ndarray:
+        """Returns the raw rewards of the last decision. [N] float64"""
+        return self._simulation.reward.copy()
+
+    def get_latest_terminal(self) -> np.ndarray:
+        """Tells where the last decision was terminal for the learner. [N] bool"""
+        return self._simulation.terminal.copy()
+
+    def get_latest_action(self) -> np.ndarray:
+        """Returns the actions of the last decision. [N]"""
+        return self._simulation.action.copy()
+
+    def get_action(self, generator: np.random.Generator | None = None) -> np.ndarray:
+        """Returns actions for the newest states, epsilon-greedy by `policy`, uniform without one.
+
+        Args:
+            generator: it moves; a copy of the sequence's own, which does not, when None.
+
+        Returns:
+            [N] integers.
+        """
+        values = None if self.policy is None else self.compute_values(self.policy)
+        return self.choose_actions(values, self._copied("exploration", generator))
+
+    # Simulation.
+
+    def simulate_single(self) -> None:
+        """Takes one decision in every lane: uniformly random during the initial fill, by `policy` after it.
+
+        Raises:
+            RuntimeError: a fit is running; only its feed steps the environments then.
+        """
+        self._refuse_inside_fit()
+        with self._lock:
+            self._begin_once()
+            wanted = self.policy is not None and self._is_filled
+            self._advance(self.compute_values(self.policy) if wanted else None)
+
+    def simulate(self, steps: int) -> None:
+        """Takes decisions until `steps` more steps have been made, or the next multiple of the lanes.
+
+        Raises:
+            RuntimeError: a fit is running.
+        """
+        goal = self.steps + require_integer("steps", steps, least=0)
+        while self.steps < goal:
+            self.simulate_single()
+
+    def fill(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Makes the initial random steps, unless they have been made.
+
+        Args:
+            progress: called now and then with the steps made and the steps to make.
+        """
+        with self._lock:
+            self._begin_once()
+            while not self._is_filled:
+                self._advance(None)
+                if progress is not None:
+                    progress(self.steps, self.replay_min_steps)
+
+    # Minibatches.
+
+    def __len__(self) -> int:
+        return self.updates_per_epoch
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        """Looks at a minibatch as the feed would hand it out now; nothing moves.
+
+        Args:
+            index: 0..len - 1; it makes no difference which.
+
+        Returns:
+            state [B, ...], action [B] int32, reward [B] float32 and discount [B] float32 (both n-step),
+            next_state [B, ...], weight [B] float32, index [B] int64.
+
+        Raises:
+            IndexError: the epoch has fewer updates.
+        """
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"The epoch has {len(self)} updates. Received: index={index}")
+        return self.get_minibatch()
+
+    def sample_indices(self, n: int, generator: np.random.Generator | None = None) -> np.ndarray:
+        """Draws rows uniformly over all that make complete transitions.
+
+        Args:
+            n: how many, with replacement.
+            generator: it moves; a copy of the sequence's own, which does not, when None.
+
+        Returns:
+            [n] int64.
+        """
+        with self._lock:
+            self.fill()
+            return self.replay.sample(n, self._copied("sampling", generator))
+
+    def get_minibatch(self, generator: np.random.Generator | None = None) -> dict[str, np.ndarray]:
+        """Draws a minibatch; see `__getitem__` for its keys and `sample_indices` for `generator`."""
+        with self._lock:
+            return self.get_transitions(self.sample_indices(self.batch_size, generator))
+
+    def get_transitions(self, index: np.ndarray) -> dict[str, np.ndarray]:
+        """Builds the transitions that begin in these rows, [B]; see `__getitem__` for the keys."""
+        return build_transitions(self.replay, index, self.gamma, self.get_feature_by_index, self.get_reward_by_index)
+
+    def create_validation_instance(self, epsilon: float, num_envs: int = 8) -> "ValidationInstance":
+        """Returns an independent twin for evaluation: the same front end, its own environments and generators.
+
+        Args:
+            epsilon: probability of a random action.
+            num_envs: its lanes; a vector environment keeps its own number.
+        """
+        return ValidationInstance(self, epsilon, num_envs)
+
+    # For the feed and the agent.
+
+    def attach(self, policy: Policy) -> Feed:
+        """Returns the feed of one fit, which the caller closes.
+
+        Args:
+            policy: features [N, ...] -> action values [N, A].
+
+        Raises:
+            RuntimeError: another fit is running.
+            ValueError: more than one thread, or a process, would produce minibatches.
+        """
+        if self.workers > 1 or self.use_multiprocessing:
+            raise ValueError(
+                "Minibatches must come from one thread, in order. "
+                f"Received: workers={self.workers}, use_multiprocessing={self.use_multiprocessing}"
+            )
+        self._refuse_inside_fit()
+        self.epoch_complete = False
+        carried, self._carried = self._carried, None
+        self._feed = Feed(self, policy, carried)
+        return self._feed
+
+    def detach(self, feed: Feed, carried: dict[str, np.ndarray] | None) -> None:
+        """Ends a feed's fit. A batch that no update took is the next fit's first."""
+        if feed is self._feed:
+            self._feed, self._carried = None, carried
+
+    def is_step_due(self) -> bool:
+        """Tells whether the environments must be stepped before the next batch is drawn."""
+        return self.steps < self.replay_min_steps + (self.batches + 1) * self.train_period_steps
+
+    def compute_values(self, policy: Policy) -> np.ndarray:
+        """Returns a policy's action values of the newest states. [N, A]"""
+        begin = time.perf_counter()
+        values = np.asarray(policy(self.get_latest_feature()))
+        self.seconds["acting"] += time.perf_counter() - begin
+        return values
+
+    def produce_batch(self, policy: Policy | None, values: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Steps the environments as often as is due, then draws the next update's minibatch.
+
+        Args:
+            policy: whose values decide; None if they are given.
+            values: values of the newest states, [N, A], for the one decision that is due.
+        """
+        with self._lock:
+            while self.is_step_due():
+                self._advance(self.compute_values(policy) if values is None else values)
+            begin = time.perf_counter()
+            batch = self.get_minibatch(self._generators["sampling"])
+            self.batches += 1
+            self.seconds["sampling"] += time.perf_counter() - begin
+            return batch
+
+    def on_epoch_begin(self) -> None:
+        """Refuses a fit that did not attach a policy."""
+        raise ValueError(
+            "A sequence is trained on with `agent.fit(sequence)` of a dqn_lab agent, which attaches its policy."
+        )
+
+    # State.
+
+    def get_state(self) -> dict:
+        """Returns replay, counts and generators; the environments' own state is not in it."""
+        return {
+            "replay": self.replay.ring.get_state(),
+            "simulation": self._simulation.get_state(),
+            "generators": {name: copy.deepcopy(each.bit_generator.state) for name, each in self._generators.items()},
+            "batches": self.batches,
+            "carried": None if self._carried is None else self._carried["index"].copy(),
+        }
+
+    def set_state(self, state: dict) -> None:
+        """Takes over what `get_state` returned."""
+        self.replay.ring.set_state(state["replay"])
+        self._simulation.set_state(state["simulation"])
+        for name, each in self._generators.items():
+            each.bit_generator.state = state["generators"][name]
+        self.batches = state["batches"]
+        carried = state["carried"]
+        self._carried = None if carried is None else self.get_transitions(carried)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(num_envs={self.num_envs}, num_actions={self.num_actions}, steps={self.steps}, "
+            f"episodes={self.episodes}, stored={len(self.replay.ring)} of {self.replay.ring.capacity})"
+        )
+
+    @property
+    def _is_filled(self) -> bool:
+        return self.steps >= self.replay_min_steps
+
+    def _begin_once(self) -> None:
+        if not self._simulation.has_begun:
+            seeds = self._generators["environment"].integers(2**31, size=self.num_envs)
+            self._simulation.begin(seeds.tolist())
+
+    def _advance(self, values: np.ndarray | None) -> None:
+        begin = time.perf_counter()
+        action = self.choose_actions(values, self._generators["exploration"])
+        self._simulation.step(action)
+        self.seconds["environment"] += time.perf_counter() - begin
+
+    def choose_actions(self, values: np.ndarray | None, generator) -> np.ndarray:
+        """Returns epsilon-greedy actions by these values, [N, A]; uniform ones without values. -> [N]"""
+        if values is None:
+            return uniform_actions(self.num_envs, self.num_actions, generator)
+        return epsilon_greedy(values, self.epsilon, generator)
+
+    def _copied(self, name: str, generator: np.random.Generator | None) -> np.random.Generator:
+        return copy.deepcopy(self._generators[name]) if generator is None else generator
+
+    def _choose_feeding(self) -> tuple[str, str]:
+        return choose_feeding(
+            self._feeding_asked,
+            num_envs=self.num_envs,
+            train_period_steps=self.train_period_steps,
+            drops_rows=self._simulation.lanes.drops_rows,
+            has_gpu=has_gpu(),
+            cores=usable_cores(),
+        )
+
+    def _refuse_inside_fit(self) -> None:
+        if self._feed is not None:
+            raise RuntimeError("A fit is running on this sequence; only that fit may step it or attach to it.")

@@ -1,0 +1,180 @@
+"""The evaluation twin of a sequence: its front end over environments, generators and a tiny ring of its own."""
+
+import copy
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from dqn_lab.arguments import require_fraction
+from dqn_lab.environments.lanes import Lanes
+from dqn_lab.exploration import epsilon_greedy
+from dqn_lab.replay.replay import Replay
+from dqn_lab.replay.ring import FrameRing
+from dqn_lab.sequences.simulation import Simulation
+
+
+class ValidationInstance:
+    """Plays whole games beside a training sequence, without touching it. Made by `create_validation_instance`.
+
+    Games are numbered. Game i is seeded, environment and exploration, by (seed, i), so that its course depends on
+    the policy alone and on no other lane. (A user's own vector environment resets its lanes itself: then only the
+    first game of each lane is seeded.)
+
+    Args:
+        sequence: whose hooks make states and rewards.
+        epsilon: probability of a random action.
+        num_envs: lanes; a user's vector environment keeps its own number.
+
+    Attributes:
+        policy: features [N, ...] -> action values [N, A]; uniformly random actions when None.
+        epsilon: probability of a random action.
+        episode_number: number of the game that each lane's last decision belonged to, [N].
+    """
+
+    def __init__(self, sequence, epsilon: float, num_envs: int = 8) -> None:
+        lanes = Lanes(
+            sequence.make_evaluation_environment,
+            None if sequence.has_users_vector else num_envs,
+            AutoresetMode.DISABLED,
+        )
+        self.policy = None
+        self.epsilon = require_fraction("epsilon", epsilon)
+        self.num_envs, self.num_actions = lanes.num_envs, lanes.num_actions
+        self.episode_number = np.full(self.num_envs, -1)
+        self._front_end = copy.copy(sequence)  # for its hooks: they read from `replay`, which is the twin's own
+        self._front_end.replay = self._replay = _make_tiny_replay(lanes, sequence.get_states_start())
+        self._simulation = Simulation(lanes, self._replay, sequence.get_terminal)
+        self._identity = sequence.get_identity()
+        self._seed, self._next_episode = 0, 0
+        self._generators: list[np.random.Generator] = []
+
+    @property
+    def initial_decisions(self) -> int:
+        """Decisions after a reset before a state spans as many observations as it can."""
+        return self._replay.span - 1
+
+    def key(self) -> str:
+        """Returns what identifies environment and front end, for caches."""
+        return self._identity
+
+    def reseed(self, seed: int) -> None:
+        """Begins anew in all lanes: lane j plays game j.
+
+        Args:
+            seed: of all games from here on.
+        """
+        self._seed, self._next_episode = int(seed), 0
+        self._generators = [None] * self.num_envs
+        self._begin_episodes(np.ones(self.num_envs, bool))
+
+    def restart(self, seed: int | None = None) -> None:
+        """Resets all lanes plainly, for states that belong to no numbered game.
+
+        Args:
+            seed: of environments and actions; None to go on with their generators.
+        """
+        if seed is not None or not self._generators:
+            self._seed = int(seed or 0)
+            self._generators = [_generator(self._seed, lane) for lane in range(self.num_envs)]
+            self._simulation.begin([_seed(self._seed, lane) for lane in range(self.num_envs)])
+        else:
+            self._simulation.begin()
+
+    def simulate_single(self) -> None:
+        """Takes one decision in every lane; a lane whose game has ended begins the next one first."""
+        if not self._generators:
+            self.reseed(0)
+        by_themselves = self._simulation.lanes.resets_itself
+        begins = self._simulation.begun if by_themselves else self._simulation.episode_end
+        if begins.any():
+            self._begin_episodes(begins)
+        values = None if self.policy is None else np.asarray(self.policy(self.get_latest_feature()))
+        self._simulation.step(self._choose_actions(values))
+
+    def get_latest_feature(self) -> np.ndarray:
+        """Returns the states in which the next actions will be taken, [N, ...]."""
+        return self._front_end.get_feature_by_index(self._replay.ring.newest_index)
+
+    def get_latest_reward(self) -> np.ndarray:
+        """Returns the raw rewards of the last decision, [N] float64."""
+        return self._simulation.reward.copy()
+
+    def get_latest_action(self) -> np.ndarray:
+        """Returns the actions of the last decision, [N]."""
+        return self._simulation.action.copy()
+
+    def get_latest_terminal(self) -> np.ndarray:
+        """Tells where the last decision was terminal for the learner, [N] bool."""
+        return self._simulation.terminal.copy()
+
+    def get_latest_episode_end(self) -> np.ndarray:
+        """Tells where the last decision ended the game, by its rules or by truncation, [N] bool."""
+        return self._simulation.episode_end.copy()
+
+    def get_latest_truncation(self) -> np.ndarray:
+        """Tells where the last decision ended the game by truncation, [N] bool."""
+        return self._simulation.truncation.copy()
+
+    def get_latest_acted(self) -> np.ndarray:
+        """Tells where the last decision was carried out; a lane that only reset itself ignores it, [N] bool."""
+        return self._simulation.acted.copy()
+
+    def get_latest_transition(self) -> dict[str, np.ndarray]:
+        """Returns the last decision of every lane as the learner would see it.
+
+        Returns:
+            state [N, ...], action [N], reward [N] (the learner's), terminal [N] bool, next_state [N, ...].
+        """
+        index = self._simulation.decided  # [N]
+        return {
+            "state": self._front_end.get_feature_by_index(index),
+            "action": self.get_latest_action(),
+            "reward": self._front_end.get_reward_by_index(index),
+            "terminal": self.get_latest_terminal(),
+            "next_state": self._front_end.get_feature_by_index(index + self.num_envs),
+        }
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._simulation.lanes.close()
+
+    def _choose_actions(self, values: np.ndarray | None) -> np.ndarray:
+        epsilon = 1.0 if values is None else self.epsilon
+        values = np.zeros((self.num_envs, self.num_actions)) if values is None else values  # [N, A]
+        drawn = [
+            epsilon_greedy(values[lane : lane + 1], epsilon, generator)
+            for lane, generator in enumerate(self._generators)  # a game's draws depend on no other lane
+        ]
+        return np.concatenate(drawn)  # [N]
+
+    def _begin_episodes(self, lanes: np.ndarray) -> None:
+        numbers = self._next_episode + np.arange(int(lanes.sum()))
+        self._next_episode += len(numbers)
+        self.episode_number = self.episode_number.copy()
+        self.episode_number[lanes] = numbers
+        seeds: list[int | None] = [None] * self.num_envs
+        for lane, number in zip(np.flatnonzero(lanes), numbers.tolist(), strict=True):
+            seeds[lane] = _seed(self._seed, number)
+            self._generators[lane] = _generator(self._seed, number)
+        if self._simulation.lanes.resets_itself:
+            if lanes.all() and numbers[0] == 0:
+                self._simulation.begin(seeds)
+        else:
+            self._simulation.begin(seeds, lanes)
+
+
+def _make_tiny_replay(lanes: Lanes, span: int) -> Replay:
+    space: gymnasium.spaces.Box = lanes.observation_space
+    rows = span + 1 + lanes.resets_itself  # a state, its next one, and a first observation that came on its heels
+    ring = FrameRing(rows * lanes.num_envs, lanes.num_envs, space.shape, space.dtype)
+    return Replay(ring, span=span, n_step=1)
+
+
+def _seed(seed: int, number: int) -> int:
+    """Seeds the environment of a game; emulators take 31 bits."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
+
+
+def _generator(seed: int, number: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([seed, number]).spawn(1)[0])
