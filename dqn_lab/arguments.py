@@ -32,11 +32,11 @@ def require_fraction(name: str, value) -> float:
 
 
 def require_choice(name: str, value, choices) -> str:
-    """Returns `value` if it is one of the choices.
+    """Returns `value` if it is one of the choices, which are strings.
 
     Raises:
         ValueError: it is none of them.
     """
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}")
     return value

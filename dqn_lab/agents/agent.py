@@ -1,12 +1,16 @@
 """The agent: a Keras model that learns from a sequence's minibatches, whatever its update rule."""
 
+import gc
+import numbers
 import time
 from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
+from dqn_lab.agents.network_checks import check_fits, check_network
 from dqn_lab.arguments import require_integer
+from dqn_lab.models.networks import network_precision
 
 _UNFINITE = {1: "loss", 2: "gradient norm"}
 
@@ -18,7 +22,8 @@ class Agent(keras.Model):
     the hand-over of minibatches lie outside it. `fit` takes a sequence; calling the agent gives action values.
 
     Args:
-        network: states [B, ...] -> action values [B, A], a built Keras model. Its weights are the agent's.
+        network: states [B, ...] -> action values [B, A], a built functional or Sequential Keras model. Its weights
+            are the agent's, and the regularizers of its weights are part of the loss.
         target_period_updates: updates between two copies of the online weights to the target network; None to
             bootstrap from the online network.
         gradient_clip: largest norm of the gradient over all weights; None to leave it.
@@ -35,13 +40,12 @@ class Agent(keras.Model):
     def __init__(
         self, network: keras.Model, *, target_period_updates: int | None, gradient_clip: float | None = None, **kwargs
     ) -> None:
-        _check_network(network)
-        kwargs.setdefault("dtype", network.dtype_policy)  # Keras chooses loss scaling by it
-        super().__init__(**kwargs)
+        check_network(network)
         if target_period_updates is not None:
             target_period_updates = require_integer("target_period_updates", target_period_updates, least=1)
-        if gradient_clip is not None and not gradient_clip > 0:
-            raise ValueError(f"`gradient_clip` must be positive or None. Received: gradient_clip={gradient_clip}")
+        _check_clip(gradient_clip)
+        kwargs.setdefault("dtype", network_precision(network))  # Keras chooses loss scaling by it
+        super().__init__(**kwargs)
         self.target_period_updates = target_period_updates
         self.gradient_clip = gradient_clip
         self.network = network
@@ -53,7 +57,7 @@ class Agent(keras.Model):
         self.update_count = self.add_weight(
             shape=(), dtype="int64", initializer="zeros", trainable=False, name="update_count"
         )
-        self.unfinite = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False, name="unfinite")
+        self.unfinite = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False, name="unfinite")
         self.loss_mean = keras.metrics.Mean(name="loss")
         self.q_mean = keras.metrics.Mean(name="q_mean")
         self.built = True
@@ -103,14 +107,14 @@ class Agent(keras.Model):
         """Makes one gradient step from the mean of the rows' weighted losses, unless it is not finite."""
         weights = self.network.trainable_variables
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(batch["weight"] * self.example_losses(batch))  # []
+            losses = tf.cast(self.example_losses(batch), tf.float32)  # [B]
+            loss = tf.reduce_mean(batch["weight"] * losses) + self._regularization()  # []
             scaled = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, weights)
         scale = self.optimizer.scale_loss(tf.ones_like(loss))  # 1, or a loss scaling that the optimizer undoes
-        norm = tf.linalg.global_norm(gradients) / scale
+        norm = tf.linalg.global_norm(gradients) / scale  # []
         if self.gradient_clip is not None:
-            factor = tf.minimum(1.0, self.gradient_clip / norm)
-            gradients = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
+            gradients = _scaled(gradients, tf.minimum(1.0, self.gradient_clip / norm))
         self._apply_if_finite(gradients, weights, loss, norm)
         self.loss_mean.update_state(loss)
         return self.get_metrics_result()
@@ -119,20 +123,21 @@ class Agent(keras.Model):
         """Compiles the update, and puts it in step with the sequence's feed."""
         if self.train_function is not None and not force:
             return self.train_function
-        self.optimizer.build(self.network.trainable_variables)
+        self._build_optimizer()
         update = self._counted_update
         if not self.run_eagerly:
             update = tf.function(update, reduce_retracing=True, jit_compile=self.jit_compile)
 
         def train_function(iterator):
             feed = self._feed
-            feed.before_batch()
-            batch = self._next_batch(iterator)
-            feed.after_batch()
+            if feed is None:
+                raise RuntimeError("An agent learns from a sequence, by `agent.fit(sequence)`.")
+            batch = feed.next_batch(iterator)
             begin = time.perf_counter()
-            logs = update(batch)
-            self._stop_if_unfinite()
+            logs, unfinite = update(batch)
+            self._stop_if(int(unfinite))
             self.sequence.seconds["update"] += time.perf_counter() - begin
+            feed.end_update()
             return logs
 
         self.train_function = train_function
@@ -147,12 +152,16 @@ class Agent(keras.Model):
             run_eagerly: as in Keras.
 
         Raises:
-            ValueError: anything else that Keras's `compile` takes.
+            ValueError: no or an unknown optimizer, or anything else that Keras's `compile` takes.
         """
-        if unsupported.pop("steps_per_execution", 1) != 1:
+        if optimizer is None:
+            raise ValueError("An agent needs an optimizer. Received: optimizer=None")
+        if unsupported.get("steps_per_execution", 1) not in (1, None):
             raise ValueError(
-                "Updates and environment steps take turns one by one, so that `steps_per_execution` must be 1."
+                "`steps_per_execution` must be 1: updates and environment steps take turns one by one. "
+                f"Received: steps_per_execution={unsupported['steps_per_execution']}"
             )
+        unsupported.pop("steps_per_execution", None)
         for name in [name for name, value in unsupported.items() if value is None]:
             del unsupported[name]
         if unsupported:
@@ -176,7 +185,8 @@ class Agent(keras.Model):
 
         Raises:
             TypeError: `sequence` is no dqn_lab sequence.
-            ValueError: an argument of Keras's `fit` that has no place here.
+            ValueError: an argument of Keras's `fit` that has no place here; a network that does not fit the sequence.
+            RuntimeError: this agent or this sequence is in a fit already.
             FloatingPointError: a loss or gradient was not finite; that update was not made.
         """
         if not hasattr(sequence, "attach"):
@@ -189,19 +199,31 @@ class Agent(keras.Model):
                 "An agent's `fit` takes sequence, epochs, initial_epoch, callbacks and verbose; the sequence "
                 f"decides about the rest. Received: {', '.join(unsupported)}"
             )
-        self._feed, self.sequence = sequence.attach(self._act_values), sequence
+        check_fits(self.network, sequence)
+        if self._feed is not None:
+            raise RuntimeError("This agent is being fitted already.")
+        feed = sequence.attach(self._act_values)
+        self._feed, self.sequence = feed, sequence
         try:
-            return super().fit(
-                self._feed,
+            history = super().fit(
+                feed,
                 epochs=epochs,
                 initial_epoch=initial_epoch,
                 callbacks=callbacks,
                 verbose=verbose,
                 shuffle=False,  # Keras's default uses Python's global random generator
             )
-        finally:
-            feed, self._feed = self._feed, None
-            feed.close()
+        except BaseException as raised:
+            self._end(feed)
+            if not feed.failed:
+                if feed.error not in (None, raised):
+                    raised.add_note(f"The environments raised too, as the fit ended: {feed.error!r}")
+                raise
+        else:
+            self._end(feed)
+        if feed.error is not None:
+            raise feed.error
+        return history
 
     def get_config(self) -> dict:
         """Returns what `from_config` needs."""
@@ -215,6 +237,7 @@ class Agent(keras.Model):
     @classmethod
     def from_config(cls, config: dict, custom_objects: dict | None = None) -> "Agent":
         """Makes an agent of the same shape, with new weights."""
+        config = dict(config)
         network = keras.saving.deserialize_keras_object(config.pop("network"), custom_objects)
         return cls(network, **config)
 
@@ -229,7 +252,7 @@ class Agent(keras.Model):
         """Compiles as the saved agent was, with the optimizer's variables ready to be loaded."""
         optimizer = keras.saving.deserialize_keras_object(config["optimizer"])
         self.compile(optimizer, jit_compile=config["jit_compile"])
-        self.optimizer.build(self.network.trainable_variables)
+        self._build_optimizer()
 
     def _network_values(self, states):
         return self.network(states, training=False)  # [B, A]
@@ -242,56 +265,58 @@ class Agent(keras.Model):
 
     def _counted_update(self, batch):
         logs = self.train_step(batch)
-        self.update_count.assign_add(1)
+        unfinite = tf.identity(self.unfinite.value)  # []
+        made = tf.equal(unfinite, 0)  # []
+        self.update_count.assign_add(tf.cast(made, tf.int64))
         if self.target_network is not None:
-            due = tf.equal(self.update_count.value % self.target_period_updates, 0)  # []
+            due = made & tf.equal(self.update_count.value % self.target_period_updates, 0)  # []
             tf.cond(due, self._copy_to_target, lambda: None)
-        return logs
+        return logs, unfinite
 
     def _copy_to_target(self) -> None:
         for target, online in zip(self.target_network.variables, self.network.variables, strict=True):
             target.assign(online)
 
+    def _regularization(self):
+        weights = [weight for weight in self.network.trainable_variables if weight.regularizer is not None]
+        return sum((tf.cast(weight.regularizer(weight), tf.float32) for weight in weights), start=0.0)  # []
+
     def _apply_if_finite(self, gradients, weights, loss, norm) -> None:
-        # An optimizer with dynamic loss scaling leaves out, by itself, a step whose scaled gradients overflow.
-        overflows = hasattr(self.optimizer, "dynamic_scale")
-        finite_norm = tf.constant(True) if overflows else tf.math.is_finite(norm)  # []
-        finite_loss = tf.math.is_finite(loss)  # []
+        finite_norm = tf.math.is_finite(norm)  # []
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            # It leaves out, by itself, a step whose scaled gradients overflow, and halves its scale.
+            finite_norm |= self.optimizer.dynamic_scale > 1.0
+        unfinite = tf.where(tf.math.is_finite(loss), tf.where(finite_norm, 0, 2), 1)  # []
+        self.unfinite.assign(tf.cast(unfinite, tf.int64))
+        tf.cond(tf.equal(unfinite, 0), lambda: self.optimizer.apply(gradients, weights), lambda: None)
 
-        def apply() -> None:
-            self.optimizer.apply(gradients, weights)
-
-        def leave() -> None:
-            self.unfinite.assign(tf.where(finite_loss, 2, 1))
-
-        tf.cond(finite_loss & finite_norm & tf.equal(self.unfinite.value, 0), apply, leave)
-
-    def _stop_if_unfinite(self) -> None:
-        what = int(self.unfinite.numpy())
-        if what:
+    def _stop_if(self, unfinite: int) -> None:
+        if unfinite:
             self.unfinite.assign(0)
             raise FloatingPointError(
-                f"The {_UNFINITE[what]} of update {self.updates} is not finite; the update was not made. A lower "
-                "learning rate, a gradient clip or clipped rewards may help."
+                f"The {_UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made. A "
+                "lower learning rate, a gradient clip or clipped rewards may help."
             )
 
-    def _next_batch(self, iterator):
-        try:
-            return next(iterator)
-        except StopIteration:
-            raise
-        except Exception:
-            if self._feed.error is not None:
-                raise self._feed.error from None
-            raise
+    def _build_optimizer(self) -> None:
+        if not self.optimizer.built:  # a second `build` would give a loss scaling new variables
+            self.optimizer.build(self.network.trainable_variables)
+
+    def _end(self, feed) -> None:
+        self._feed = None
+        feed.close()
+        if feed.left:
+            gc.collect()  # frees what Keras made for an epoch that was broken off, which only a collection can
 
 
-def _check_network(network) -> None:
-    if not isinstance(network, keras.Model) or not network.built:
-        raise TypeError(
-            "`network` must be a built Keras model, states [B, ...] -> action values [B, A]. "
-            f"Received: network={network!r}"
-        )
-    shape = network.output_shape
-    if not isinstance(shape, tuple) or len(shape) != 2:
-        raise ValueError(f"`network` must return action values [B, A]. Received: output_shape={shape}")
+def _check_clip(gradient_clip) -> None:
+    if gradient_clip is None:
+        return
+    if isinstance(gradient_clip, bool) or not isinstance(gradient_clip, numbers.Real):
+        raise TypeError(f"`gradient_clip` must be a number or None. Received: gradient_clip={gradient_clip!r}")
+    if not gradient_clip > 0:
+        raise ValueError(f"`gradient_clip` must be positive or None. Received: gradient_clip={gradient_clip}")
+
+
+def _scaled(gradients: list, factor) -> list:
+    return [g if g is None else tf.math.scalar_mul(tf.cast(factor, g.dtype), g) for g in gradients]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -38,7 +39,7 @@ class LaneStep:
 
 
 class _CheckedEnvironment(gymnasium.Wrapper):
-    """Says in one line what an environment of the old gym API does wrong."""
+    """Says in one line what an environment of the old gym API does wrong, and keeps its final observations."""
 
     def reset(self, *, seed=None, options=None):
         try:
@@ -47,15 +48,26 @@ class _CheckedEnvironment(gymnasium.Wrapper):
             if "seed" in str(error) or "options" in str(error):
                 raise _old_api(self, "its reset() takes no seed and options") from error
             raise
+        except ValueError as error:
+            if _is_unpacked_by_gymnasium(error):
+                raise _old_api(self, "its reset() returned no (observation, info)") from None
+            raise
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
             raise _old_api(self, "its reset() returned no (observation, info)")
         return result
 
     def step(self, action):
-        result = self.env.step(action)
+        try:
+            result = self.env.step(action)
+        except ValueError as error:
+            if _is_unpacked_by_gymnasium(error):
+                raise _old_api(self, "its step() returned another number of values") from None
+            raise
         if not (isinstance(result, tuple) and len(result) == 5):
             count = len(result) if isinstance(result, tuple) else 1
             raise _old_api(self, f"its step() returned {count} value(s)")
+        if result[2] or result[3]:  # an environment may write its next first observation into the same array
+            return np.array(result[0]), *result[1:]
         return result
 
 
@@ -96,12 +108,12 @@ class Lanes:
         if num_envs is not None:
             num_envs = require_integer("num_envs", num_envs, least=1)
         first = make_environment()
-        self.name = environment_name(first)
         self.is_users_vector = isinstance(first, VectorEnv)
         if self.is_users_vector:
             self._vector = _check_vector(first, num_envs)
         else:
             self._vector = _join(first, make_environment, num_envs or 1, autoreset)
+        self.name = environment_name(first)
         self.num_envs = self._vector.num_envs
         self.autoreset = self._vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         self.observation_space = self._vector.single_observation_space
@@ -119,17 +131,20 @@ class Lanes:
         """Whether an ended lane spends a step on its reset, in which its action is ignored."""
         return self.autoreset == AutoresetMode.NEXT_STEP
 
-    def reset(self, seeds: list[int] | int | None = None, lanes: np.ndarray | None = None) -> np.ndarray:
+    def reset(self, seeds: list[int | None] | None = None, lanes: np.ndarray | None = None) -> np.ndarray:
         """Begins a new episode in the lanes of a mask (all lanes when None).
 
         Args:
-            seeds: a seed for every lane, one for all (consecutive ones then), or None to go on.
+            seeds: a seed for every lane, or None to go on; a user's vector environment seeds its lanes itself, from
+                the first lane's seed.
             lanes: bool mask, [N]; only for lanes that do not reset themselves.
 
         Returns:
             Observations of all lanes, [N, ...]; those of lanes outside the mask are their newest.
         """
         options = None if lanes is None else {"reset_mask": lanes}
+        if self.is_users_vector and isinstance(seeds, list):
+            seeds = seeds[0]  # all that every vector environment takes
         observation, _ = self._vector.reset(seed=seeds, options=options)
         self._ended[... if lanes is None else lanes] = False
         return self._checked(observation)
@@ -145,21 +160,23 @@ class Lanes:
         """
         if np.any((action < 0) | (action >= self.num_actions)):
             raise ValueError(f"Actions must be 0..{self.num_actions - 1}. Received: action={action.tolist()}")
-        observation, reward, terminated, truncated, info = self._vector.step(action + self._start)
+        first_observation, reward, terminated, truncated, info = self._vector.step(action + self._start)
+        observation = self._checked(first_observation)
         acted = ~self._ended if self.drops_rows else np.ones_like(terminated)
         ended = terminated | truncated
-        first_observation, begun = observation, ~acted
+        begun = ~acted
         if self.autoreset == AutoresetMode.SAME_STEP:
             begun = ended
-            observation = _with_final_observations(observation, info, ended)
+            if ended.any():
+                observation = self._checked(_with_final_observations(observation, info["final_obs"], ended))
         self._ended = ended
         return LaneStep(
-            self._checked(observation),
+            observation,
             np.array(reward, np.float64),
             np.array(terminated, bool),
             np.array(truncated, bool),
-            _lane_info(info, "life_lost", ended, False).astype(bool),
-            _lane_info(info, "frames", ended, 1).astype(np.int64),
+            _lane_info(info, "life_lost", ended, False),
+            _lane_info(info, "frames", ended, 1),
             acted,
             begun,
             first_observation,
@@ -169,25 +186,34 @@ class Lanes:
         """Closes the environments."""
         self._vector.close()
 
+    def shares_environments(self, other: "Lanes") -> bool:
+        """Tells whether an environment here is one of the other lanes' too, so that each would disturb the other."""
+        return not self._identities().isdisjoint(other._identities())
+
+    def _identities(self) -> set[int]:
+        return {id(each.unwrapped) for each in getattr(self._vector.unwrapped, "envs", [self._vector])}
+
     def _checked(self, observation: np.ndarray) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():
             lanes = np.flatnonzero(~np.isfinite(observation.reshape(self.num_envs, -1)).all(axis=1)).tolist()
-            raise ValueError(f"The environment returned an observation that is not finite. Lanes: {lanes}")
+            raise ValueError(f"The environment returned an observation that is not finite. Received: lanes={lanes}")
         return observation
 
 
 def _join(first, make_environment, num_envs: int, autoreset: AutoresetMode) -> SyncVectorEnv:
     _check_environment(first)
     _check_spaces(environment_name(first), first.action_space, first.observation_space)
-    made = [first]
-
-    def make() -> gymnasium.Env:
-        return _CheckedEnvironment(made.pop() if made else _check_environment(make_environment()))
-
+    made = [first, *(_check_environment(make_environment()) for _ in range(num_envs - 1))]
+    if len({id(environment.unwrapped) for environment in made}) < num_envs:
+        raise ValueError(
+            "make_environment must return a new environment at each call; it returned the same one again. "
+            f"Received: make_environment={make_environment!r}"
+        )
+    makers = [partial(_CheckedEnvironment, environment) for environment in made]
     try:
-        return SyncVectorEnv([make] * num_envs, autoreset_mode=autoreset, copy=False)
+        return SyncVectorEnv(makers, autoreset_mode=autoreset, copy=False)
     except RuntimeError as error:
-        raise ValueError(f"All lanes must have the same spaces: {error}") from error
+        raise ValueError(f"All lanes must have the same spaces. Received: {error}") from error
 
 
 def _check_environment(environment) -> gymnasium.Env:
@@ -229,18 +255,33 @@ def _old_api(environment, what: str) -> TypeError:
     )
 
 
-def _with_final_observations(observation, info: dict, ended: np.ndarray) -> np.ndarray:
+def _is_unpacked_by_gymnasium(error: ValueError) -> bool:
+    """Tells whether one of gymnasium's own wrappers was given more or fewer values than it needs."""
+    traceback = error.__traceback__
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = traceback.tb_frame.f_globals.get("__name__", "")
+    return "values to unpack" in str(error) and module.startswith("gymnasium.")
+
+
+def _with_final_observations(observation: np.ndarray, final, ended: np.ndarray) -> np.ndarray:
     """Puts the final observations of ended lanes where SAME_STEP left their next first ones. [N, ...]"""
-    if not ended.any():
-        return observation
     observation = observation.copy()
     for lane in np.flatnonzero(ended):  # as few as there are ends: gymnasium keeps them as objects
-        observation[lane] = info["final_obs"][lane]
+        observation[lane] = final[lane]
     return observation
 
 
-def _lane_info(info: dict, key: str, ended: np.ndarray, default) -> np.ndarray:
-    """Reads a key of the steps' infos; for ended lanes from `final_info`, as `info` tells of the reset then. [N]"""
-    values = np.array(info.get(key, np.full(len(ended), default)))
-    final = info.get("final_info", {}).get(key)
-    return values if final is None else np.where(ended, final, values)
+def _lane_info(info: dict, key: str, ended: np.ndarray, default: bool | int) -> np.ndarray:
+    """Reads one number a lane from the steps' infos; `default` where there is none. [N]
+
+    Where lanes reset themselves within the step, `info` tells of their reset and `final_info` of the step.
+    """
+    values = np.full(len(ended), default)  # [N]
+    going_on = ~ended if "final_info" in info else np.ones_like(ended)  # [N]
+    for source, lanes in ((info, going_on), (info.get("final_info", {}), ended)):
+        given = np.asarray(source.get(key, []))
+        if given.shape == values.shape and given.dtype.kind in "biuf":  # not another's key of the same name
+            present = lanes & source.get(f"_{key}", True)  # [N]
+            values[present] = given[present]
+    return values

@@ -8,7 +8,7 @@ _COLUMNS = {
     "reward": np.float64,  # raw, as the environment gave it
     "terminal": np.bool_,  # do not bootstrap past this step
     "episode_end": np.bool_,  # the next row of the lane is this episode's final observation
-    "age": np.int32,  # rows since the episode's first row
+    "age": np.int64,  # rows since the episode's first row; an endless episode must not overflow it
 }
 _LANE_STATE = {"written": np.int64, "ending": np.bool_, "final": np.bool_}
 
@@ -50,7 +50,7 @@ class FrameRing:
         self.capacity = int(capacity)
         self.num_envs = int(num_envs)
         self.slots = self.capacity // self.num_envs
-        self.frames = np.empty((self.capacity, *shape), dtype)
+        self.frames = np.zeros((self.capacity, *shape), dtype)  # a saved or compared ring holds nothing undefined
         for name, column_dtype in _COLUMNS.items():
             setattr(self, name, np.zeros(self.capacity, column_dtype))
         for name, lane_dtype in _LANE_STATE.items():
@@ -90,6 +90,11 @@ class FrameRing:
         """Returns where the rows lie in the arrays. [B] -> [B]"""
         return index % self.capacity
 
+    def is_stored(self, index: np.ndarray) -> np.ndarray:
+        """Tells which rows, of any age, have been written and not been overwritten yet. [B] -> [B] bool"""
+        behind = self.newest_index[index % self.num_envs] - index  # [B]
+        return (index >= 0) & (behind >= 0) & (behind < self.capacity)  # [B]
+
     def append(self, frames: np.ndarray, lanes: np.ndarray | None = None) -> np.ndarray:
         """Adds one row to each of the lanes, overwriting their oldest when they are full.
 
@@ -99,19 +104,23 @@ class FrameRing:
 
         Returns:
             The indices of the new rows, [N].
+
+        Raises:
+            ValueError: the observations have another shape, or a lane's newest row goes on and lacks its action.
         """
         lanes = self._all_lanes if lanes is None else lanes
-        newest = self.slot(self.newest_index[lanes])
-        begins = self.final[lanes] | (self.written[lanes] == 0)
-        age = np.where(begins, 0, self.age[newest] + 1)
-        self.final[lanes], self.ending[lanes] = self.ending[lanes], False
-        self.written[lanes] += 1
-        index = self.newest_index[lanes]
+        newest = self.newest_index[lanes]
+        self._check_append(np.shape(frames), lanes, self.slot(newest))
+        index = newest + self.num_envs
         slot = self.slot(index)
+        begins = self.final[lanes] | (self.written[lanes] == 0)
+        age = np.where(begins, 0, self.age[self.slot(newest)] + 1)
         self.frames[slot] = frames
         self.age[slot] = age
         self.action[slot], self.reward[slot] = NO_ACTION, 0.0
         self.terminal[slot] = self.episode_end[slot] = False
+        self.final[lanes], self.ending[lanes] = self.ending[lanes], False
+        self.written[lanes] += 1
         return index
 
     def record(self, action, reward, terminal, episode_end, lanes=None) -> None:
@@ -135,12 +144,20 @@ class FrameRing:
     def abandon_episodes(self, lanes: np.ndarray | None = None) -> None:
         """Ends the running episodes of the lanes as a truncation at their newest observation.
 
-        For a lane whose environment begins anew without having ended: nothing may look across that seam.
+        For a lane whose environment begins anew without having ended: nothing may look across that seam. An action
+        recorded in the newest observation is taken back, as what it led to was never stored.
+
+        Args:
+            lanes: the lanes, each at most once; all of them when None. Those without a running episode stay as
+                they are.
         """
         lanes = self._all_lanes if lanes is None else lanes
         lanes = lanes[(self.written[lanes] > 0) & ~self.final[lanes]]
         newest = self.newest_index[lanes]
-        followed = self.age[self.slot(newest)] > 0
+        slot = self.slot(newest)
+        self.action[slot], self.reward[slot] = NO_ACTION, 0.0
+        self.terminal[slot] = self.episode_end[slot] = self.ending[lanes] = False
+        followed = self.age[slot] > 0
         self.episode_end[self.slot(newest[followed] - self.num_envs)] = True
         self.final[lanes] = True
 
@@ -169,27 +186,66 @@ class FrameRing:
         """Checks what must hold between the columns.
 
         Raises:
-            ValueError: the ring contradicts itself; the text names the rule.
+            ValueError: the ring contradicts itself; the text names the rule and the lane.
         """
         for lane in range(self.num_envs):
             positions = np.arange(self.oldest_position[lane], self.written[lane])
-            self._check_lane(lane, self.slot(positions * self.num_envs + lane))
+            slot = self.slot(positions * self.num_envs + lane)  # [S], the lane's rows from oldest to newest
+            _refuse_broken(lane, self._row_rules(positions, slot) | self._episode_rules(slot))
+            _refuse_broken(lane, self._lane_rules(lane, slot))
 
-    def _check_lane(self, lane: int, slot: np.ndarray) -> None:
+    def _check_append(self, shape: tuple[int, ...], lanes: np.ndarray, newest: np.ndarray) -> None:
+        expected = (len(lanes), *self.frames.shape[1:])
+        if shape != expected:
+            raise ValueError(f"The observations must have shape {expected}. Received: shape={shape}")
+        if np.any((self.action[newest] == NO_ACTION) & ~self.final[lanes] & (self.written[lanes] > 0)):
+            raise ValueError(
+                f"An observation follows an action, or begins an episode. Received: lanes={np.asarray(lanes).tolist()}"
+            )
+
+    def _row_rules(self, positions: np.ndarray, slot: np.ndarray) -> dict[str, bool]:
+        age, action, reward = self.age[slot], self.action[slot], self.reward[slot]
+        idle = action == NO_ACTION
+        return {
+            "a row's age is at most its position, and not negative": np.all((age >= 0) & (age <= positions)),
+            "an action is 0 or more": np.all(idle | (action >= 0)),
+            "a reward is finite": np.all(np.isfinite(reward)),
+            "only an action brings a reward": not np.any(reward[idle]),
+            "a terminal step was an action": not np.any(self.terminal[slot][idle]),
+            "an episode ends by an action": not np.any(self.episode_end[slot][idle]),
+        }
+
+    def _episode_rules(self, slot: np.ndarray) -> dict[str, bool]:
         before, after = slot[:-1], slot[1:]
-        begins = self.age[after] == 0
-        rules = {
+        begins, ends = self.age[after] == 0, self.episode_end[before]
+        idle = self.action[slot] == NO_ACTION
+        ended = begins[1:] & (self.age[before[1:]] > 0)  # an episode of two rows or more ended before this one
+        return {
             "a row's age is one more than the row's before, or 0": np.all(
                 begins | (self.age[after] == self.age[before] + 1)
             ),
-            "an episode's end is followed by a row of the same episode": not np.any(self.episode_end[before] & begins),
-            "the row before an episode's first row has no action": np.all(self.action[before][begins] == NO_ACTION),
-            "a row inside an episode has its action": np.all(self.action[before][~begins] != NO_ACTION),
-            "a final observation follows an episode's end": np.all(
-                self.episode_end[before[:-1]][begins[1:] & (self.age[before[1:]] > 0)]
-            ),
-            "a terminal step was an action": np.all(self.action[slot][self.terminal[slot]] != NO_ACTION),
+            "an episode's end is followed by a row of the same episode": not np.any(ends & begins),
+            "a final observation has no action": np.all(idle[1:][ends]),
+            "the row before an episode's first row has no action": np.all(idle[:-1][begins]),
+            "a row inside an episode has its action": not np.any(idle[:-1][~begins]),
+            "a final observation follows an episode's end": np.all(ends[:-1][ended]),
         }
-        for rule, holds in rules.items():
-            if not holds:
-                raise ValueError(f"The ring contradicts itself in lane {lane}: {rule}.")
+
+    def _lane_rules(self, lane: int, slot: np.ndarray) -> dict[str, bool]:
+        newest, before = slot[-1:], slot[-2:-1]  # empty where there is no such row
+        idle = np.all(self.action[newest] == NO_ACTION)
+        ended = np.any(self.episode_end[before]) and np.any(self.age[newest] > 0)
+        alone = len(newest) and not np.any(self.age[newest])  # an episode of one row ends only by being abandoned
+        return {
+            "a lane has 0 rows or more": self.written[lane] >= 0,
+            "`ending` tells that the newest row ended its episode": self.ending[lane]
+            == np.any(self.episode_end[newest]),
+            "`final` tells that the newest row is a final observation": self.final[lane] == ended
+            or (self.final[lane] and alone and idle),
+        }
+
+
+def _refuse_broken(lane: int, rules: dict[str, bool]) -> None:
+    for rule, holds in rules.items():
+        if not holds:
+            raise ValueError(f"The ring contradicts itself: {rule}. Received: lane={lane}")

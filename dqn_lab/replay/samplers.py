@@ -5,7 +5,7 @@ import numpy as np
 from dqn_lab.replay.ring import FrameRing
 from dqn_lab.replay.windows import is_drawable
 
-_ROUNDS = 16  # at least half of a long ring is drawable: 16 rounds leave a row undrawn with odds below 2^-16
+_ROUNDS = 64  # half of a long ring is drawable even if every episode is one step: odds of 2^-64 to be left undrawn
 
 
 class UniformSampler:

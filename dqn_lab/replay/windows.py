@@ -69,10 +69,7 @@ def is_drawable(ring: FrameRing, index: np.ndarray, span: int, n_step: int) -> n
     Returns:
         bool, [B].
     """
-    position, lane = np.divmod(index, ring.num_envs)  # [B], [B]
-    slot = ring.slot(index)  # [B]
-    oldest, newest = ring.oldest_position[lane], ring.written[lane] - 1  # [B], [B]
     length, _ = n_step_window(ring, index, n_step)  # [B]
-    first_shown = position - np.minimum(span - 1, ring.age[slot])  # [B]
-    stored = (first_shown >= oldest) & (position + length <= newest)  # [B]
-    return stored & (ring.action[slot] != NO_ACTION)  # [B]
+    first_shown = stack_index(ring, index, span)[0]  # [B]
+    complete = ring.is_stored(first_shown) & ring.is_stored(index + length * ring.num_envs)  # [B]
+    return complete & (ring.action[ring.slot(index)] != NO_ACTION)  # [B]

@@ -3,6 +3,7 @@
 import functools
 
 import cv2
+import gymnasium
 import numpy as np
 
 from dqn_lab.arguments import require_integer
@@ -10,7 +11,7 @@ from dqn_lab.environments.atari import Atari
 from dqn_lab.environments.atari_id import resolve_game
 from dqn_lab.environments.lanes import LaneStep
 from dqn_lab.exploration import uniform_actions
-from dqn_lab.protocols import Protocol, get_protocol
+from dqn_lab.protocols import Protocol, check_flag, get_protocol
 from dqn_lab.rewards import transform_reward
 from dqn_lab.sequences.synchronous import SynchronousSequence
 
@@ -60,8 +61,7 @@ class AtariSequence(SynchronousSequence):
         evaluation_frame_cap: int | None = None,
         **arguments,
     ) -> None:
-        protocol = get_protocol(protocol) if isinstance(protocol, str) else protocol
-        self.protocol = protocol.override(
+        self.protocol = _atari_protocol(protocol).override(
             frame_skip=frame_skip,
             max_frames=max_frames,
             reward_transform=reward_transform,
@@ -73,20 +73,37 @@ class AtariSequence(SynchronousSequence):
             evaluation_frame_cap=evaluation_frame_cap,
         )
         self.stack = require_integer("stack", stack, least=1)
-        self.random_at_episode_start = random_at_episode_start
+        self.random_at_episode_start = check_flag("random_at_episode_start", random_at_episode_start)
+        self.game = game
+        self.fire_on_start = fire_on_start
+        self.frame_size = frame_size
         resolve_game(game).check_against(self.protocol)
-        self._make_capped = functools.partial(
-            Atari,
-            game,
+        super().__init__(functools.partial(self.make_game, self.protocol.frame_cap), **arguments)
+
+    def make_game(self, frame_cap: int | float) -> gymnasium.Env:
+        """Returns a new game; a subclass may wrap it, or play another.
+
+        Its observations are single frames, uint8 [frame_size, frame_size]; its infos say `life_lost` and `frames`, as
+        `Atari` does.
+
+        Args:
+            frame_cap: frames after which a game is truncated.
+        """
+        return Atari(
+            self.game,
             repeat_action_probability=self.protocol.repeat_action_probability,
             frame_skip=self.protocol.frame_skip,
             max_frames=self.protocol.max_frames,
             noop_max=self.protocol.noop_max,
             full_action_space=self.protocol.full_action_space,
-            fire_on_start=fire_on_start,
-            frame_size=frame_size,
+            frame_cap=frame_cap,
+            fire_on_start=self.fire_on_start,
+            frame_size=self.frame_size,
         )
-        super().__init__(functools.partial(self._make_capped, frame_cap=self.protocol.frame_cap), **arguments)
+
+    def make_evaluation_environment(self) -> gymnasium.Env:
+        """Returns a game with the evaluation's frame cap."""
+        return self.make_game(self.protocol.evaluation_frame_cap)
 
     def get_states_start(self) -> int:
         """A state is a stack of frames."""
@@ -109,13 +126,10 @@ class AtariSequence(SynchronousSequence):
             return step.terminated
         return step.terminated | step.life_lost
 
-    def make_evaluation_environment(self) -> Atari:
-        """Returns a game with the evaluation's frame cap."""
-        return self._make_capped(frame_cap=self.protocol.evaluation_frame_cap)
-
     def get_identity(self) -> str:
         """Returns game, rules and picture, for caches."""
-        return f"{super().get_identity()} {self._make_capped.args[0]} {self.protocol.to_config()}"
+        rom = resolve_game(self.game).rom
+        return f"{super().get_identity()} {rom} fire_on_start={self.fire_on_start} {self.protocol.to_config()}"
 
     def choose_actions(self, values: np.ndarray | None, generator) -> np.ndarray:
         """Returns epsilon-greedy actions, or random ones early in an episode where that is asked for. -> [N]"""
@@ -125,3 +139,12 @@ class AtariSequence(SynchronousSequence):
         newest = self.replay.ring.slot(self.replay.ring.newest_index)  # [N]
         reaches_over = self.replay.ring.age[newest] < self.stack - 1  # [N]
         return np.where(reaches_over, uniform_actions(self.num_envs, self.num_actions, generator), actions)
+
+
+def _atari_protocol(protocol: str | Protocol) -> Protocol:
+    protocol = get_protocol(protocol) if isinstance(protocol, str) else protocol
+    if not isinstance(protocol, Protocol):
+        raise TypeError(f"`protocol` must be a name or a Protocol. Received: protocol={protocol!r}")
+    if protocol.repeat_action_probability is None:
+        raise ValueError(f"AtariSequence needs a protocol for Atari games. Received: protocol={protocol.name!r}")
+    return protocol

@@ -1,5 +1,6 @@
 """The feed: one fit's private view of a sequence, and the order in which simulation and updates take turns."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -59,10 +60,10 @@ class Feed(keras.utils.PyDataset):
 
     Keras asks for items as far ahead as it likes, on a thread of its own. The agent's train function calls
 
-        before_batch()     alternate: the batch is made here, the generator only hands it over
-        next(iterator)
-        after_batch()      overlap: the generator is told to make the next one, beside the update
-        the update
+        next_batch(iterator)    alternate: the batch is made here, the generator only hands it over
+                                overlap: once it has come, the generator is told to make the next one
+        the update              overlap: beside it the next batch is made
+        end_update()
 
     To make a batch is to step the environments as often as is due, then to draw. So with `alternate` nothing moves
     between two updates; with `overlap` batch k + 1 is made while update k runs, by actions whose values were computed
@@ -78,7 +79,8 @@ class Feed(keras.utils.PyDataset):
 
     Attributes:
         left: updates of the epoch that have not taken their batch.
-        error: what was raised in the generator's thread, or None.
+        error: what was raised while a batch was made, on whichever thread, or None.
+        failed: whether `next_batch` raised because of it.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Feed(keras.utils.PyDataset):
         super().__init__()
         self.left = 0
         self.error: BaseException | None = None
+        self.failed = False
         self._sequence = sequence
         self._policy = policy
         self._overlaps = sequence.feeding == "overlap"
@@ -98,60 +101,85 @@ class Feed(keras.utils.PyDataset):
         self._ready = carried  # made, and not yet handed to Keras
         self._values: tuple | None = None  # (values or None,), once the generator is to make a batch
         self._changed = threading.Condition()
+        self._probe: dict[str, np.ndarray] | None = None
+        self._iterator = None
 
     def __len__(self) -> int:
         return len(self._sequence)
 
     def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        if not self._begun:
-            return self._sequence[index]  # Keras's probes for shapes and dtypes
+        if not self._begun:  # Keras looks at shapes and dtypes
+            self._probe = self._sequence[index]
+            return self._probe
         with self._changed:
             self._changed.wait_for(self._may_go_on)
             if self._closed:
-                raise RuntimeError("This feed has ended.")
+                return self._probe  # to a generator that nobody listens to; an exception would be printed
             if self._ready is not None:
                 batch, self._ready = self._ready, None
                 return batch
             (values,), self._values, self._making = self._values, None, True
-        return self._make_in_background(values)
+        try:
+            self._make(None, values)
+        finally:
+            with self._changed:
+                self._making = False
+                self._changed.notify_all()
+        return self._in_flight
 
     def on_epoch_begin(self) -> None:
         """Readies the epoch; with `overlap` its first batch, which nothing can overlap with, is set going."""
         self._sequence.fill()
+        self._sequence.epoch_complete = False
         self._begun, self.left = True, len(self)
         if self._overlaps and self._in_flight is None:
             self._order_batch()
 
-    def before_batch(self) -> None:
-        """To be called before a batch is asked for."""
-        if self._overlaps or self._in_flight is not None:
-            return
-        self._in_flight = self._sequence.produce_batch(self._policy)
-        with self._changed:
-            self._ready = self._in_flight
-            self._changed.notify_all()
+    def next_batch(self, iterator) -> dict:
+        """Returns the batch of the next update.
 
-    def after_batch(self) -> None:
-        """To be called when the batch has been taken, before its update."""
+        Args:
+            iterator: Keras's, over this feed.
+
+        Raises:
+            RuntimeError: no batch could be made; `error` says why. The same text whatever it is, because Keras takes
+                a StopIteration for the end of the epoch: whoever called `fit` raises `error` itself.
+        """
+        # Kept, because to free it is to wait for its generator, which waits here for as long as the feed is open.
+        self._iterator = iterator
+        if not self._overlaps and self._in_flight is None:
+            self._make_here()
+        batch = self._take(iterator)
         self._in_flight = None
         self.left -= 1
         if self._overlaps and self.left:  # after the last one nothing: the epoch ends quiet
             self._order_batch()
+        return batch
+
+    def end_update(self) -> None:
+        """To be called after each update that was made."""
+        self._sequence.epoch_complete = self.left == 0
 
     def close(self) -> None:
         """Ends the feed. What was ordered is made, here if the generator has not begun it, and carried on.
 
-        So the number of steps after a stop depends on no thread's timing.
+        So the number of steps after a stop depends on no thread's timing. What goes wrong is left in `error`.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: not self._making)
-            order, self._values, self._closed = self._values, None, True
-            self._changed.notify_all()
+        order = None
         try:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._making)
+                order, self._values, self._closed = self._values, None, True
+                self._changed.notify_all()
             if order is not None:
-                self._in_flight = self._sequence.produce_batch(None, *order)
-        finally:
+                with contextlib.suppress(Exception):
+                    self._make(None, *order)
+        finally:  # also when a second Ctrl-C breaks off the wait
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
             self._sequence.detach(self, self._in_flight)
+            self._iterator = None
 
     def _may_go_on(self) -> bool:
         return self._closed or self._ready is not None or self._values is not None
@@ -163,14 +191,30 @@ class Feed(keras.utils.PyDataset):
             self._values = (values,)
             self._changed.notify_all()
 
-    def _make_in_background(self, values: np.ndarray | None) -> dict[str, np.ndarray]:
+    def _make_here(self) -> None:
         try:
-            self._in_flight = self._sequence.produce_batch(None, values)
-            return self._in_flight
+            self._make(self._policy, None)
+        except Exception:
+            self._fail()
+        with self._changed:
+            self._ready = self._in_flight
+            self._changed.notify_all()
+
+    def _make(self, policy: Callable | None, values: np.ndarray | None) -> None:
+        try:
+            self._in_flight = self._sequence.produce_batch(policy, values)
         except BaseException as error:
             self.error = error
             raise
-        finally:
-            with self._changed:
-                self._making = False
-                self._changed.notify_all()
+
+    def _take(self, iterator) -> dict:
+        try:
+            return next(iterator)
+        except Exception:
+            if self.error is None:
+                raise
+            self._fail()
+
+    def _fail(self) -> None:
+        self.failed = True
+        raise RuntimeError("The next minibatch could not be made.") from self.error

@@ -16,7 +16,8 @@ def check_train_period(train_period_steps: int, num_envs: int) -> int:
     """Returns the steps between two updates.
 
     Raises:
-        ValueError: decisions of `num_envs` steps and updates cannot take turns evenly.
+        TypeError: `train_period_steps` is no integer.
+        ValueError: it is below 1, or decisions of `num_envs` steps and updates cannot take turns evenly.
     """
     period = require_integer("train_period_steps", train_period_steps, least=1)
     if period % num_envs and num_envs % period:
@@ -31,6 +32,7 @@ def check_fill(replay_min_steps: int, replay: Replay) -> int:
     """Returns the steps of the initial fill.
 
     Raises:
+        TypeError: they are no integer.
         ValueError: they exceed the capacity, or are too few to draw from.
     """
     steps = require_integer("replay_min_steps", replay_min_steps, least=1)
@@ -58,12 +60,14 @@ def make_replay(space: Box, *, num_envs: int, capacity: int, span: int, n_step: 
         n_step: most rewards in a target.
 
     Raises:
-        ValueError: the capacity is no multiple of the lanes, holds no transition, or exceeds the memory.
+        TypeError: a number is no integer.
+        ValueError: the capacity is no multiple of the lanes, cannot be sure to hold a transition, or exceeds the
+            memory; or another number is below 1.
     """
     span = require_integer("get_states_start()", span, least=1)
     n_step = require_integer("n_step", n_step, least=1)
     capacity = require_integer("replay_capacity_steps", capacity, least=1)
-    least = (span + n_step + 1) * num_envs
+    least = (span + n_step + 1) * num_envs  # one more than a transition: the row in its place may be a final one
     if capacity < least or capacity % num_envs:
         raise ValueError(
             f"`replay_capacity_steps` must be a multiple of num_envs = {num_envs} and at least {least}, to hold "
@@ -71,11 +75,13 @@ def make_replay(space: Box, *, num_envs: int, capacity: int, span: int, n_step: 
             f"Received: replay_capacity_steps={capacity}"
         )
     frames, columns = FrameRing.bytes_needed(capacity, space.shape, space.dtype)
-    _log.info(
-        "Replay memory: %s of frames + %s of columns for %s steps.",
-        describe_bytes(frames),
-        describe_bytes(columns),
-        f"{capacity:,}",
+    needed = (
+        f"Replay memory: {describe_bytes(frames)} of frames + {describe_bytes(columns)} of columns "
+        f"for {capacity:,} steps."
     )
-    check_memory(frames + columns, capacity, (frames + columns) / capacity)
+    _log.info(needed)
+    try:
+        check_memory(frames + columns, capacity, (frames + columns) / capacity)
+    except ValueError as error:
+        raise ValueError(f"{needed} {error}") from None
     return Replay(FrameRing(capacity, num_envs, space.shape, space.dtype), span=span, n_step=n_step)

@@ -31,6 +31,7 @@ class Simulation:
         get_terminal: which steps are terminal for the learner, `LaneStep -> [N] bool`.
 
     Attributes:
+        has_begun: the environments stand where the newest rows say.
         steps: actions taken, all lanes together.
         frames: emulator frames that they stand for.
         episodes: games that have ended.
@@ -45,6 +46,7 @@ class Simulation:
         self.lanes = lanes
         self.replay = replay
         self._get_terminal = get_terminal
+        self.has_begun = False
         self.steps = self.frames = self.episodes = self.episode_length_sum = 0
         self.episode_return_sum = 0.0
         count = lanes.num_envs
@@ -54,11 +56,6 @@ class Simulation:
         self.truncation, self.acted = np.zeros(count, bool), np.zeros(count, bool)
         self.begun, self.decided = np.zeros(count, bool), np.full(count, -1, np.int64)
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the environments have been reset for the first time."""
-        return len(self.replay.ring) > 0
-
     def begin(self, seeds=None, lanes: np.ndarray | None = None) -> None:
         """Begins a new episode in the lanes of a mask (all when None); a running one is abandoned.
 
@@ -66,6 +63,7 @@ class Simulation:
             seeds: as `Lanes.reset` takes them.
             lanes: bool mask, [N].
         """
+        self.has_begun = True
         mask = np.ones(self.lanes.num_envs, bool) if lanes is None else lanes
         numbers = np.flatnonzero(mask)
         self.replay.ring.abandon_episodes(numbers)
@@ -82,11 +80,13 @@ class Simulation:
         Raises:
             ValueError: a reward is not finite; nothing is stored then.
         """
+        self.has_begun = False  # whatever breaks in, an error or Ctrl-C: the environments must begin anew then
         step = self.lanes.step(action)
         self._refuse_unfinite(step)
         self._remember(action, step)
         self._store(step)
         self._count(step)
+        self.has_begun = True
 
     def get_state(self) -> dict:
         """Returns counters and the lanes' accumulators; the environments' own state is not in it."""
@@ -95,7 +95,8 @@ class Simulation:
         }
 
     def set_state(self, state: dict) -> None:
-        """Takes over what `get_state` returned."""
+        """Takes over what `get_state` returned; the environments, which are elsewhere, must begin anew."""
+        self.has_begun = False
         for name in _COUNTERS:
             setattr(self, name, state[name])
         for name in _LANE_STATE:

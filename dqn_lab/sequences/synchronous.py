@@ -5,24 +5,26 @@ import threading
 import time
 from collections.abc import Callable
 
-import keras
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
-from dqn_lab.arguments import require_choice, require_fraction, require_integer
-from dqn_lab.devices import usable_cores
-from dqn_lab.environments.lanes import Lanes, LaneStep
+from dqn_lab.arguments import require_fraction, require_integer
+from dqn_lab.environments.lanes import Lanes
 from dqn_lab.exploration import epsilon_greedy, uniform_actions
-from dqn_lab.sequences.feed import FEEDINGS, Feed, choose_feeding, has_gpu
+from dqn_lab.protocols import Protocol
+from dqn_lab.sequences.front_end import FrontEnd
+from dqn_lab.sequences.policy import Policy, require_policy
+from dqn_lab.sequences.readings import SimulationReadings
 from dqn_lab.sequences.settings import check_fill, check_train_period, make_replay
 from dqn_lab.sequences.simulation import Simulation
 from dqn_lab.sequences.transitions import build_transitions
+from dqn_lab.sequences.turns import TurnTaking
 from dqn_lab.sequences.validation import ValidationInstance
 
-Policy = Callable[[np.ndarray], np.ndarray]
 _GENERATORS = ("exploration", "sampling", "environment")
 
 
-class SynchronousSequence(keras.utils.PyDataset):
+class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
     """Steps environments, stores what happens, and yields minibatches, in step with the updates made from them.
 
     A subclass says what a state and a reward are, by three hooks over arrays of row indices; everything else
@@ -59,7 +61,12 @@ class SynchronousSequence(keras.utils.PyDataset):
     Raises:
         TypeError, ValueError: an argument has the wrong type or range, or does not fit another; a space cannot be
             used; the replay does not fit into memory.
+
+    Attributes:
+        protocol: the rules of environment and evaluation, where the sequence is made by some.
     """
+
+    protocol: Protocol | None = None
 
     def __init__(
         self,
@@ -78,14 +85,13 @@ class SynchronousSequence(keras.utils.PyDataset):
         seed: int = 0,
         policy: Policy | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(feeding)
         self.batch_size = require_integer("batch_size", batch_size, least=1)
         self.updates_per_epoch = require_integer("updates_per_epoch", updates_per_epoch, least=1)
         self.seed = require_integer("seed", seed, least=0)
         self.gamma = require_fraction("gamma", gamma)
         self._epsilon = epsilon if callable(epsilon) else require_fraction("epsilon", epsilon)
-        self._feeding_asked = require_choice("feeding", feeding, FEEDINGS)
-        self.policy = policy
+        self.policy = require_policy(policy)
         self._make_environment = make_environment
         lanes = Lanes(make_environment, num_envs)
         self.num_envs, self.num_actions = lanes.num_envs, lanes.num_actions
@@ -101,67 +107,14 @@ class SynchronousSequence(keras.utils.PyDataset):
         self._simulation = Simulation(lanes, self.replay, self.get_terminal)
         children = np.random.SeedSequence(seed).spawn(len(_GENERATORS))
         self._generators = dict(zip(_GENERATORS, map(np.random.default_rng, children), strict=True))
-        self.batches = 0  # minibatches made for updates
-        self.epoch_complete = False
         self.seconds = dict.fromkeys(("acting", "environment", "sampling", "update"), 0.0)
-        self._feed: Feed | None = None
-        self._carried: dict[str, np.ndarray] | None = None
         self._lock = threading.RLock()  # a look from another thread waits for a step in progress
-
-    # Hooks.
-
-    def get_states_start(self) -> int:
-        """Returns how many consecutive stored steps a state spans."""
-        raise NotImplementedError(f"{type(self).__name__} must define get_states_start().")
-
-    def get_feature_by_index(self, index: np.ndarray) -> np.ndarray:
-        """Returns the states at these rows. [B] -> [B, ...]"""
-        raise NotImplementedError(f"{type(self).__name__} must define get_feature_by_index(index).")
-
-    def get_reward_by_index(self, index: np.ndarray) -> np.ndarray:
-        """Returns the rewards that the learner sees for the actions taken in these rows. [B] -> [B]"""
-        raise NotImplementedError(f"{type(self).__name__} must define get_reward_by_index(index).")
-
-    def get_terminal(self, step: LaneStep) -> np.ndarray:
-        """Tells which lanes' steps are terminal for the learner: the end of the game. -> [N] bool"""
-        return step.terminated
-
-    def make_evaluation_environment(self):
-        """Returns a new environment for evaluation; the same kind as for training."""
-        return self._make_environment()
 
     def get_identity(self) -> str:
         """Returns what tells this environment and front end from others, for caches."""
         lanes = self._simulation.lanes
         space = lanes.observation_space
         return f"{type(self).__name__} {lanes.name} {space.shape} {space.dtype} {self.num_actions} {self.state_shape}"
-
-    # Counts.
-
-    @property
-    def steps(self) -> int:
-        """Actions taken so far, all lanes together, the initial fill included."""
-        return self._simulation.steps
-
-    @property
-    def frames(self) -> int:
-        """Emulator frames that the steps stand for."""
-        return self._simulation.frames
-
-    @property
-    def episodes(self) -> int:
-        """Games that have ended."""
-        return self._simulation.episodes
-
-    @property
-    def episode_return_sum(self) -> float:
-        """Raw, undiscounted returns of the games that have ended, added up."""
-        return self._simulation.episode_return_sum
-
-    @property
-    def episode_length_sum(self) -> int:
-        """Lengths in steps of the games that have ended, added up."""
-        return self._simulation.episode_length_sum
 
     @property
     def epsilon(self) -> float:
@@ -171,32 +124,17 @@ class SynchronousSequence(keras.utils.PyDataset):
     @property
     def state_shape(self) -> tuple[int, ...]:
         """Shape of one state."""
-        return self.get_latest_feature().shape[1:]
+        return self._example_state().shape
 
     @property
     def state_dtype(self) -> np.dtype:
         """dtype of the states."""
-        return self.get_latest_feature().dtype
-
-    @property
-    def has_users_vector(self) -> bool:
-        """Whether `make_environment` returns a vector environment, which has its own lanes and resets."""
-        return self._simulation.lanes.is_users_vector
+        return self._example_state().dtype
 
     @property
     def replay_bytes(self) -> int:
         """Bytes of the replay's arrays."""
         return self.replay.ring.nbytes
-
-    @property
-    def feeding(self) -> str:
-        """Who works while an update runs: "alternate" or "overlap"."""
-        return self._choose_feeding()[0]
-
-    @property
-    def feeding_reason(self) -> str:
-        """Why this way of feeding is used, in a few words."""
-        return self._choose_feeding()[1]
 
     # The newest step.
 
@@ -212,18 +150,6 @@ class SynchronousSequence(keras.utils.PyDataset):
             self._begin_once()
             return self.replay.observations(self.replay.ring.newest_index)[:, 0]
 
-    def get_latest_reward(self) -> np.ndarray:
-        """Returns the raw rewards of the last decision. [N] float64"""
-        return self._simulation.reward.copy()
-
-    def get_latest_terminal(self) -> np.ndarray:
-        """Tells where the last decision was terminal for the learner. [N] bool"""
-        return self._simulation.terminal.copy()
-
-    def get_latest_action(self) -> np.ndarray:
-        """Returns the actions of the last decision. [N]"""
-        return self._simulation.action.copy()
-
     def get_action(self, generator: np.random.Generator | None = None) -> np.ndarray:
         """Returns actions for the newest states, epsilon-greedy by `policy`, uniform without one.
 
@@ -235,6 +161,12 @@ class SynchronousSequence(keras.utils.PyDataset):
         """
         values = None if self.policy is None else self.compute_values(self.policy)
         return self.choose_actions(values, self._copied("exploration", generator))
+
+    def choose_actions(self, values: np.ndarray | None, generator) -> np.ndarray:
+        """Returns epsilon-greedy actions by these values, [N, A]; uniform ones without values. -> [N]"""
+        if values is None:
+            return uniform_actions(self.num_envs, self.num_actions, generator)
+        return epsilon_greedy(values, self.epsilon, generator)
 
     # Simulation.
 
@@ -267,7 +199,8 @@ class SynchronousSequence(keras.utils.PyDataset):
             progress: called now and then with the steps made and the steps to make.
         """
         with self._lock:
-            self._begin_once()
+            if not self._is_filled:
+                self._begin_once()
             while not self._is_filled:
                 self._advance(None)
                 if progress is not None:
@@ -305,6 +238,7 @@ class SynchronousSequence(keras.utils.PyDataset):
         Returns:
             [n] int64.
         """
+        n = require_integer("n", n, least=1)
         with self._lock:
             self.fill()
             return self.replay.sample(n, self._copied("sampling", generator))
@@ -324,74 +258,32 @@ class SynchronousSequence(keras.utils.PyDataset):
         Args:
             epsilon: probability of a random action.
             num_envs: its lanes; a vector environment keeps its own number.
-        """
-        return ValidationInstance(self, epsilon, num_envs)
-
-    # For the feed and the agent.
-
-    def attach(self, policy: Policy) -> Feed:
-        """Returns the feed of one fit, which the caller closes.
-
-        Args:
-            policy: features [N, ...] -> action values [N, A].
 
         Raises:
-            RuntimeError: another fit is running.
-            ValueError: more than one thread, or a process, would produce minibatches.
+            ValueError: `make_environment` returned the environment that this sequence trains in.
         """
-        if self.workers > 1 or self.use_multiprocessing:
-            raise ValueError(
-                "Minibatches must come from one thread, in order. "
-                f"Received: workers={self.workers}, use_multiprocessing={self.use_multiprocessing}"
-            )
-        self._refuse_inside_fit()
-        self.epoch_complete = False
-        carried, self._carried = self._carried, None
-        self._feed = Feed(self, policy, carried)
-        return self._feed
-
-    def detach(self, feed: Feed, carried: dict[str, np.ndarray] | None) -> None:
-        """Ends a feed's fit. A batch that no update took is the next fit's first."""
-        if feed is self._feed:
-            self._feed, self._carried = None, carried
-
-    def is_step_due(self) -> bool:
-        """Tells whether the environments must be stepped before the next batch is drawn."""
-        return self.steps < self.replay_min_steps + (self.batches + 1) * self.train_period_steps
-
-    def compute_values(self, policy: Policy) -> np.ndarray:
-        """Returns a policy's action values of the newest states. [N, A]"""
-        begin = time.perf_counter()
-        values = np.asarray(policy(self.get_latest_feature()))
-        self.seconds["acting"] += time.perf_counter() - begin
-        return values
-
-    def produce_batch(self, policy: Policy | None, values: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Steps the environments as often as is due, then draws the next update's minibatch.
-
-        Args:
-            policy: whose values decide; None if they are given.
-            values: values of the newest states, [N, A], for the one decision that is due.
-        """
-        with self._lock:
-            while self.is_step_due():
-                self._advance(self.compute_values(policy) if values is None else values)
-            begin = time.perf_counter()
-            batch = self.get_minibatch(self._generators["sampling"])
-            self.batches += 1
-            self.seconds["sampling"] += time.perf_counter() - begin
-            return batch
-
-    def on_epoch_begin(self) -> None:
-        """Refuses a fit that did not attach a policy."""
-        raise ValueError(
-            "A sequence is trained on with `agent.fit(sequence)` of a dqn_lab agent, which attaches its policy."
+        own = self._simulation.lanes
+        lanes = Lanes(
+            self.make_evaluation_environment, None if own.is_users_vector else num_envs, AutoresetMode.DISABLED
         )
+        if lanes.shares_environments(own):
+            raise ValueError(
+                "make_environment must return a new environment at each call: evaluation would cut the training "
+                f"episodes short. Received: make_environment={self._make_environment!r}"
+            )
+        return ValidationInstance(self, lanes, epsilon)
+
+    def make_evaluation_environment(self):
+        """Returns a new environment for evaluation; the same kind as for training."""
+        return self._make_environment()
 
     # State.
 
     def get_state(self) -> dict:
-        """Returns replay, counts and generators; the environments' own state is not in it."""
+        """Returns replay, counts and generators; the environments' own state is not in it.
+
+        The replay's arrays are the sequence's own, not copies.
+        """
         return {
             "replay": self.replay.ring.get_state(),
             "simulation": self._simulation.get_state(),
@@ -401,7 +293,7 @@ class SynchronousSequence(keras.utils.PyDataset):
         }
 
     def set_state(self, state: dict) -> None:
-        """Takes over what `get_state` returned."""
+        """Takes over what `get_state` returned; the next step begins new episodes in all lanes."""
         self.replay.ring.set_state(state["replay"])
         self._simulation.set_state(state["simulation"])
         for name, each in self._generators.items():
@@ -420,6 +312,12 @@ class SynchronousSequence(keras.utils.PyDataset):
     def _is_filled(self) -> bool:
         return self.steps >= self.replay_min_steps
 
+    def _example_state(self) -> np.ndarray:
+        with self._lock:
+            if not len(self.replay.ring):
+                self._begin_once()
+            return self.get_feature_by_index(self.replay.ring.newest_index[:1])[0]
+
     def _begin_once(self) -> None:
         if not self._simulation.has_begun:
             seeds = self._generators["environment"].integers(2**31, size=self.num_envs)
@@ -431,25 +329,5 @@ class SynchronousSequence(keras.utils.PyDataset):
         self._simulation.step(action)
         self.seconds["environment"] += time.perf_counter() - begin
 
-    def choose_actions(self, values: np.ndarray | None, generator) -> np.ndarray:
-        """Returns epsilon-greedy actions by these values, [N, A]; uniform ones without values. -> [N]"""
-        if values is None:
-            return uniform_actions(self.num_envs, self.num_actions, generator)
-        return epsilon_greedy(values, self.epsilon, generator)
-
     def _copied(self, name: str, generator: np.random.Generator | None) -> np.random.Generator:
         return copy.deepcopy(self._generators[name]) if generator is None else generator
-
-    def _choose_feeding(self) -> tuple[str, str]:
-        return choose_feeding(
-            self._feeding_asked,
-            num_envs=self.num_envs,
-            train_period_steps=self.train_period_steps,
-            drops_rows=self._simulation.lanes.drops_rows,
-            has_gpu=has_gpu(),
-            cores=usable_cores(),
-        )
-
-    def _refuse_inside_fit(self) -> None:
-        if self._feed is not None:
-            raise RuntimeError("A fit is running on this sequence; only that fit may step it or attach to it.")

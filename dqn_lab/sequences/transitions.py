@@ -31,11 +31,15 @@ def build_transitions(
     Returns:
         state [B, ...], action [B] int32, reward [B] float32, discount [B] float32, next_state [B, ...],
         weight [B] float32, index [B] int64.
+
+    Raises:
+        ValueError: no action was taken in a row, or something that its transition needs is not stored.
     """
+    index = np.asarray(index, np.int64)  # [B]
     length, terminal = replay.windows(index)  # [B], [B]
     lanes = replay.ring.num_envs
     reward = np.zeros(len(index))  # [B]
-    for depth in range(int(length.max())):
+    for depth in range(int(length.max(initial=0))):
         row = index + np.minimum(depth, length - 1) * lanes  # [B], a row of the window even where it has ended
         reward += np.where(depth < length, gamma**depth * get_reward(row), 0.0)  # [B]
     return {

@@ -1,20 +1,19 @@
 """The evaluation twin of a sequence: its front end over environments, generators and a tiny ring of its own."""
 
-import copy
-
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
 from dqn_lab.arguments import require_fraction
 from dqn_lab.environments.lanes import Lanes
 from dqn_lab.exploration import epsilon_greedy
 from dqn_lab.replay.replay import Replay
 from dqn_lab.replay.ring import FrameRing
+from dqn_lab.sequences.policy import action_values
+from dqn_lab.sequences.readings import SimulationReadings
 from dqn_lab.sequences.simulation import Simulation
 
 
-class ValidationInstance:
+class ValidationInstance(SimulationReadings):
     """Plays whole games beside a training sequence, without touching it. Made by `create_validation_instance`.
 
     Games are numbered. Game i is seeded, environment and exploration, by (seed, i), so that its course depends on
@@ -23,8 +22,8 @@ class ValidationInstance:
 
     Args:
         sequence: whose hooks make states and rewards.
+        lanes: its own environments.
         epsilon: probability of a random action.
-        num_envs: lanes; a user's vector environment keeps its own number.
 
     Attributes:
         policy: features [N, ...] -> action values [N, A]; uniformly random actions when None.
@@ -32,19 +31,14 @@ class ValidationInstance:
         episode_number: number of the game that each lane's last decision belonged to, [N].
     """
 
-    def __init__(self, sequence, epsilon: float, num_envs: int = 8) -> None:
-        lanes = Lanes(
-            sequence.make_evaluation_environment,
-            None if sequence.has_users_vector else num_envs,
-            AutoresetMode.DISABLED,
-        )
+    def __init__(self, sequence, lanes: Lanes, epsilon: float) -> None:
         self.policy = None
         self.epsilon = require_fraction("epsilon", epsilon)
         self.num_envs, self.num_actions = lanes.num_envs, lanes.num_actions
         self.episode_number = np.full(self.num_envs, -1)
-        self._front_end = copy.copy(sequence)  # for its hooks: they read from `replay`, which is the twin's own
-        self._front_end.replay = self._replay = _make_tiny_replay(lanes, sequence.get_states_start())
-        self._simulation = Simulation(lanes, self._replay, sequence.get_terminal)
+        self._replay = _make_tiny_replay(lanes, sequence.get_states_start())
+        self._front_end = sequence.reading_from(self._replay)
+        self._simulation = Simulation(lanes, self._replay, self._front_end.get_terminal)
         self._identity = sequence.get_identity()
         self._seed, self._next_episode = 0, 0
         self._generators: list[np.random.Generator] = []
@@ -89,36 +83,14 @@ class ValidationInstance:
         begins = self._simulation.begun if by_themselves else self._simulation.episode_end
         if begins.any():
             self._begin_episodes(begins)
-        values = None if self.policy is None else np.asarray(self.policy(self.get_latest_feature()))
+        values = None
+        if self.policy is not None:
+            values = action_values(self.policy, self.get_latest_feature(), self.num_actions)  # [N, A]
         self._simulation.step(self._choose_actions(values))
 
     def get_latest_feature(self) -> np.ndarray:
         """Returns the states in which the next actions will be taken, [N, ...]."""
         return self._front_end.get_feature_by_index(self._replay.ring.newest_index)
-
-    def get_latest_reward(self) -> np.ndarray:
-        """Returns the raw rewards of the last decision, [N] float64."""
-        return self._simulation.reward.copy()
-
-    def get_latest_action(self) -> np.ndarray:
-        """Returns the actions of the last decision, [N]."""
-        return self._simulation.action.copy()
-
-    def get_latest_terminal(self) -> np.ndarray:
-        """Tells where the last decision was terminal for the learner, [N] bool."""
-        return self._simulation.terminal.copy()
-
-    def get_latest_episode_end(self) -> np.ndarray:
-        """Tells where the last decision ended the game, by its rules or by truncation, [N] bool."""
-        return self._simulation.episode_end.copy()
-
-    def get_latest_truncation(self) -> np.ndarray:
-        """Tells where the last decision ended the game by truncation, [N] bool."""
-        return self._simulation.truncation.copy()
-
-    def get_latest_acted(self) -> np.ndarray:
-        """Tells where the last decision was carried out; a lane that only reset itself ignores it, [N] bool."""
-        return self._simulation.acted.copy()
 
     def get_latest_transition(self) -> dict[str, np.ndarray]:
         """Returns the last decision of every lane as the learner would see it.
@@ -134,10 +106,6 @@ class ValidationInstance:
             "terminal": self.get_latest_terminal(),
             "next_state": self._front_end.get_feature_by_index(index + self.num_envs),
         }
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self._simulation.lanes.close()
 
     def _choose_actions(self, values: np.ndarray | None) -> np.ndarray:
         epsilon = 1.0 if values is None else self.epsilon

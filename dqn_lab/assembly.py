@@ -1,0 +1,207 @@
+"""Assembles a run's parts from a rundef's arguments, the same way for every rundef."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from dqn_lab.arguments import require_fraction, require_integer
+from dqn_lab.protocols import Protocol, get_protocol
+from dqn_lab.run import Run
+from dqn_lab.schedules import LinearSchedule
+
+# What a rundef's signature may leave out.
+_DEFAULTS = {
+    "seed": 0,
+    "num_envs": 1,
+    "n_step": 1,
+    "gamma": 0.99,
+    "double": False,
+    "loss": "huber",
+    "optimizer": "adam",
+    "gradient_clip": None,
+    "jit_compile": None,
+    "device": "auto",
+    "feeding": "auto",
+    "frame_skip": None,
+    "reward_transform": None,
+    "epsilon_end": None,
+    "epsilon_begin_steps": 0,
+    "evaluation_epsilon": None,
+    "evaluation_period_epochs": 1,
+    "evaluation_episodes": 100,
+    "evaluation_max_steps": math.inf,
+    "initial_states": 1000,
+    "initial_states_dir": "runs/initial_states",
+    "log_period_updates": 1000,
+    "total_steps": math.inf,
+    "total_updates": math.inf,
+}
+
+# Games played beside each other in evaluation: the scores are the same, the time isn't. A step of
+# classic control costs so little that the call of the network is what counts.
+_LANES, _MANY_LANES = 8, 32
+
+# The parts' own names of what a rundef calls otherwise: an error must name what the user can set.
+_RUNDEF_NAMES = {
+    "begin_value": "epsilon_start",
+    "end_value": "epsilon_end",
+    "final_epsilon": "epsilon_end",
+    "begin_steps": "epsilon_begin_steps",
+    "decay_steps": "epsilon_steps",
+    "num_episodes": "evaluation_episodes",
+    "num_max_iter": "evaluation_max_steps",
+    "num_initial_states": "initial_states",
+}
+
+
+class Assembly:
+    """A rundef's arguments and what is built from them. The device is chosen first of all.
+
+    Args:
+        arguments: all of a rundef's arguments by name: `locals()` in the first line of its `run`.
+
+    Example:
+
+    >>> def run(*, seed=0, batch_size=32, ...):
+    ...     assembly = Assembly(locals())
+    ...     sequence = assembly.environment_sequence(lambda: gymnasium.make("CartPole-v1"))
+    ...     network = mlp(sequence.state_shape, sequence.num_actions, seed=seed)
+    ...     return assembly.run(sequence, network)
+    """
+
+    def __init__(self, arguments: Mapping[str, object]):
+        self.arguments = dict(arguments)
+        self._values = _DEFAULTS | self.arguments
+        from dqn_lab.devices import select_device
+
+        with _rundef_names():
+            self.protocol = self._choose_protocol()
+            self.epsilon = self._make_epsilon()
+        self.device = select_device(self["device"])
+        self._evaluation_lanes = _LANES
+
+    def __getitem__(self, name: str):
+        return self._values[name]
+
+    def atari_sequence(self):
+        """The sequence of the rundef's game, under its protocol."""
+        from dqn_lab.sequences.atari import AtariSequence
+
+        return AtariSequence(self["game"], protocol=self.protocol, **self._sequence_arguments())
+
+    def environment_sequence(self, make_environment: Callable):
+        """The sequence of a gymnasium environment.
+
+        Args:
+            make_environment: returns a new one.
+        """
+        from dqn_lab.sequences.environment import EnvironmentSequence
+
+        sequence = EnvironmentSequence(make_environment, **self._sequence_arguments())
+        sequence.protocol = self.protocol  # which its scores are told with
+        self._evaluation_lanes = _MANY_LANES
+        return sequence
+
+    def run(self, sequence, network) -> Run:
+        """Agent and evaluation around sequence and network, compiled.
+
+        Args:
+            sequence: makes the minibatches.
+            network: states -> action values, with its initial weights.
+        """
+        with _rundef_names():
+            return Run(
+                sequence,
+                self._make_agent(network),
+                evaluation=self._make_evaluation(sequence),
+                arguments=self.arguments,
+                protocol=self.protocol,
+                device=str(self.device),
+                total_steps=self["total_steps"],
+                total_updates=self["total_updates"],
+                log_period_updates=require_integer("log_period_updates", self["log_period_updates"], least=1),
+            )
+
+    def _choose_protocol(self) -> Protocol:
+        return get_protocol(self["protocol"]).override(
+            frame_skip=self["frame_skip"],
+            reward_transform=self["reward_transform"],
+            final_epsilon=self["epsilon_end"],
+            evaluation_epsilon=self["evaluation_epsilon"],
+        )
+
+    def _make_epsilon(self) -> LinearSchedule:
+        final = self.protocol.final_epsilon
+        if final is None:
+            raise ValueError(f"`epsilon_end` must be given: {self.protocol.name} has none. Received: epsilon_end=None")
+        return LinearSchedule(
+            require_fraction("epsilon_start", self["epsilon_start"]),
+            final,
+            begin_steps=self["epsilon_begin_steps"],
+            decay_steps=self["epsilon_steps"],
+        )
+
+    def _sequence_arguments(self) -> dict[str, object]:
+        names = (
+            "num_envs batch_size replay_capacity_steps replay_min_steps updates_per_epoch "
+            "train_period_steps n_step gamma feeding seed"
+        )
+        return {name: self[name] for name in names.split()} | {"epsilon": self.epsilon}
+
+    def _make_agent(self, network):
+        from dqn_lab.agents.dqn import DQN
+        from dqn_lab.optimizers import make_optimizer
+
+        agent = DQN(
+            network,
+            double=self["double"],
+            target_period_updates=self["target_period_updates"],
+            gradient_clip=self["gradient_clip"],
+            loss=self["loss"],
+        )
+        optimizer = make_optimizer(self["optimizer"], self["learning_rate"], batch_size=self["batch_size"])
+        jit_compile = "auto" if self["jit_compile"] is None else self["jit_compile"]
+        agent.compile(optimizer=optimizer, jit_compile=jit_compile)
+        return agent
+
+    def _make_evaluation(self, sequence):
+        from dqn_lab.callbacks.evaluation import Evaluation
+
+        period = require_integer("evaluation_period_epochs", self["evaluation_period_epochs"], least=0)
+        if period == 0:
+            return None
+        return Evaluation(
+            sequence.create_validation_instance,
+            self.protocol.evaluation_epsilon,
+            self["evaluation_episodes"],
+            self["evaluation_max_steps"],
+            num_initial_states=self["initial_states"],
+            init_state_dir=self["initial_states_dir"],
+            period_epochs=period,
+            seed=self["seed"],
+            num_envs=self._evaluation_lanes,
+        )
+
+
+def check_arguments(arguments: dict[str, object]) -> dict[str, object]:
+    """The same run with an initial fill of a few batches, which is what `--check` builds."""
+    fill = arguments.get("replay_min_steps")
+    if not isinstance(fill, int):
+        return arguments
+    batch, lanes = arguments.get("batch_size", 32), arguments.get("num_envs", 1)
+    return {**arguments, "replay_min_steps": min(fill, 2 * batch + 64 * lanes)}
+
+
+@contextmanager
+def _rundef_names() -> Iterator[None]:
+    """Words an error of a part in the names that a rundef has for its arguments."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        text = str(error)
+        for own, name in _RUNDEF_NAMES.items():
+            text = re.sub(rf"\b{own}\b", name, text)
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(text) from error

@@ -1,0 +1,157 @@
+"""Checkpoints: directories that are complete when their manifest is there, and never half written.
+
+checkpoints/.123000.part/agent.keras        written and flushed
+                         manifest.json      written last
+checkpoints/123000/                         renamed: now it is a checkpoint
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+FORMAT = 1
+AGENT = "agent.keras"
+MANIFEST = "manifest.json"
+
+
+def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: dict) -> Path:
+    """Writes a checkpoint directory beside its place and renames it.
+
+    A checkpoint that is already at `path` is replaced only once the new one is complete.
+
+    Args:
+        path: the directory, such as `checkpoints/123000` or `best`.
+        write_files: writes its files into the empty directory it is given.
+        counters: what the run had counted, such as steps and updates; goes into the manifest.
+
+    Raises:
+        OSError: what the system says, a full disk for one; `path` is as it was.
+    """
+    part = path.with_name(f".{path.name}.part")
+    _remove(part)
+    try:
+        part.mkdir(parents=True)
+        write_files(part)
+        files = sorted(one for one in part.rglob("*") if one.is_file())
+        manifest = {
+            "format": FORMAT,
+            "counters": counters,
+            "files": {one.relative_to(part).as_posix(): _sha256(one) for one in files},
+        }
+        for one in files:
+            _flush(one)
+        (part / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        _flush(part / MANIFEST)
+        _flush(part)
+        _take_place(part, path)
+    except BaseException:
+        _remove(part)
+        raise
+    return path
+
+
+def save_agent(path: Path, agent, counters: dict) -> Path:
+    """Writes a checkpoint with the agent, its optimizer and its configuration in `agent.keras`."""
+    return write_checkpoint(path, lambda part: agent.save(part / AGENT), counters)
+
+
+def load_agent(path: Path):
+    """Loads the agent of a checkpoint, optimizer included.
+
+    Raises:
+        ValueError: it is incomplete, or a file isn't the one that was written.
+    """
+    check_checkpoint(path)
+    import keras
+
+    import dqn_lab.agents.dqn  # noqa: F401  registers the class that the file names
+
+    return keras.saving.load_model(Path(path) / AGENT)
+
+
+def read_manifest(path: Path) -> dict:
+    """The manifest: `format`, `counters`, and `files` with their sha256.
+
+    Raises:
+        ValueError: there is none, or it is of a later format.
+    """
+    try:
+        manifest = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"a checkpoint has a {MANIFEST}. Received: {path}") from None
+    if manifest["format"] > FORMAT:
+        raise ValueError(
+            f"this version reads checkpoints up to format {FORMAT}. "
+            f"Received: {path} of format {manifest['format']}"
+        )
+    return manifest
+
+
+def check_checkpoint(path: Path) -> dict:
+    """Compares the files with the manifest, and returns it.
+
+    Raises:
+        ValueError: it is incomplete, or a file isn't the one that was written.
+    """
+    manifest = read_manifest(path)
+    for name, digest in manifest["files"].items():
+        file = Path(path) / name
+        if not file.is_file() or _sha256(file) != digest:
+            raise ValueError(f"{name} isn't the file that was saved. Received: {path}")
+    return manifest
+
+
+def complete_checkpoints(directory: Path) -> list[Path]:
+    """The complete checkpoints of a directory, the newest (most steps) last."""
+    if not directory.is_dir():
+        return []
+    found = [one for one in directory.iterdir() if one.name.isdecimal()]
+    return sorted(
+        (one for one in found if (one / MANIFEST).is_file()), key=lambda one: int(one.name)
+    )
+
+
+def keep_newest(directory: Path, count: int) -> None:
+    """Removes all but the newest `count` complete checkpoints, and what a killed save left."""
+    for old in complete_checkpoints(directory)[:-count]:
+        # Incomplete before it is half gone.
+        (old / MANIFEST).unlink(missing_ok=True)
+        _remove(old)
+    for leftover in directory.glob(".*.part"):
+        _remove(leftover)
+
+
+def _take_place(part: Path, path: Path) -> None:
+    old = path.with_name(f".{path.name}.old")
+    _remove(old)
+    if path.exists():
+        path.rename(old)  # a directory can't be renamed onto one that has files
+    part.rename(path)
+    _flush(path.parent)
+    _remove(old)
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)
+
+
+def _sha256(file: Path) -> str:
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """Makes the system write a file, or a directory's names, to the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no such thing for directories
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,105 @@
+"""Layers with initial weights drawn from one seed, and the head that turns features into values."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+
+class SeededLayers:
+    """Adds Keras's own layers to a functional model, each with a seed of its own.
+
+    Kernels and biases start uniformly in +-1/sqrt(fan_in), as Torch's layers did, which the papers'
+    networks were written in. Every initializer is a Keras built-in with an integer for a seed: the
+    same seed gives the same bits on every device, and a clone of the network starts with the same
+    weights.
+
+    Args:
+        seed: seed of all weights, at least 0.
+        dtype: dtype policy of the layers.
+    """
+
+    def __init__(self, seed: int, dtype: str) -> None:
+        self.dtype = dtype
+        self._seeds = np.random.SeedSequence(seed)
+        self._made = {"convolution": 0, "hidden": 0}
+
+    def convolution(self, features, filters: int, kernel_size: int, strides: int, padding="valid"):
+        """Adds a convolution and its ReLU: [B, H, W, C] -> [B, H', W', filters]."""
+        return keras.layers.Conv2D(
+            filters,
+            kernel_size,
+            strides,
+            padding,
+            data_format="channels_last",  # whatever the user's keras.json says
+            activation="relu",
+            dtype=self.dtype,
+            name=self._next_name("convolution"),
+            **self._uniform(kernel_size**2 * features.shape[-1]),
+        )(features)
+
+    def hidden(self, features, units: int):
+        """Adds a dense layer and its ReLU: [B, F] -> [B, units]."""
+        return self._dense(features, units, "relu", self.dtype, self._next_name("hidden"))
+
+    def linear(self, features, units: int, name: str):
+        """Adds a dense layer that ends in float32 whatever the precision: [B, F] -> [B, units]."""
+        return self._dense(features, units, None, "float32", name)
+
+    def _dense(self, features, units, activation, dtype, name):
+        return keras.layers.Dense(units, activation, dtype=dtype, name=name, **self._uniform(features.shape[-1]))(
+            features
+        )
+
+    def _uniform(self, fan_in: int) -> dict[str, keras.Initializer]:
+        limit = 1.0 / math.sqrt(fan_in)
+        return {
+            f"{part}_initializer": keras.initializers.RandomUniform(-limit, limit, seed)
+            for part, seed in (("kernel", self._next_seed()), ("bias", self._next_seed()))
+        }
+
+    def _next_name(self, kind: str) -> str:
+        self._made[kind] += 1  # Keras's own numbers go on from model to model
+        return f"{kind}_{self._made[kind]}"
+
+    def _next_seed(self) -> int:
+        return int(self._seeds.spawn(1)[0].generate_state(1)[0] >> 1)  # below 2^31: an int32
+
+
+def action_values(layers: SeededLayers, features, num_actions: int, hidden, dueling: bool):
+    """Adds the head of the network: [B, F] -> action values [B, A], float32.
+
+    Args:
+        layers: where the layers come from.
+        features: [B, F].
+        num_actions: number of actions A.
+        hidden: units of the last hidden layer, or None without one. With `dueling` each of the two
+            streams has one of its own.
+        dueling: two streams, V(s) and the advantages A(s, a), instead of one.
+    """
+
+    def stream(units, name):
+        inner = features if hidden is None else layers.hidden(features, hidden)  # [B, H]
+        return layers.linear(inner, units, name)  # [B, units]
+
+    if not dueling:
+        return stream(num_actions, "action_values")  # [B, A]
+    return dueling_values(stream(1, "state_value"), stream(num_actions, "advantage"))  # [B, A]
+
+
+def dueling_values(state_value, advantage):
+    """Returns Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a'): Wang et al. (2016), equation 9.
+
+    The mean is taken over the actions of each row alone. Of the paper's other two changes, the
+    factor 1/sqrt(2) on the gradient that enters the last convolution is left out, and the clipping
+    of the gradient's norm is the agent's.
+
+    Args:
+        state_value: V(s), [B, 1].
+        advantage: A(s, .), [B, A].
+
+    Returns:
+        Action values, [B, A].
+    """
+    return state_value + (advantage - ops.mean(advantage, axis=1, keepdims=True))  # [B, A]

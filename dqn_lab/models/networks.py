@@ -1,0 +1,203 @@
+"""Networks from states to action values, as plain Keras models.
+
+They are functional models of Keras's own layers and operations and nothing else, so a saved one
+loads wherever Keras is, without this package. All take a batch of states [B, ...] and give float32
+action values [B, A]. Where states are uint8 they enter as bytes and are scaled to 0..1 here, once.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import keras
+
+from dqn_lab.arguments import require_choice, require_integer
+from dqn_lab.models.layers import SeededLayers, action_values
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+STATE_DTYPES = ("uint8", "float32")
+
+
+def nature(
+    state_shape: Sequence[int],
+    num_actions: int,
+    *,
+    dueling: bool = False,
+    seed: int = 0,
+    dtype: str = "float32",
+    state_dtype: str = "uint8",
+) -> keras.Model:
+    """Builds the network of Mnih et al. (2015): 32 8x8/4, 64 4x4/2, 64 3x3/1 (valid), 512.
+
+    1,686,180 parameters for (84, 84, 4) and 4 actions.
+
+    Args:
+        state_shape: (height, width, channels) without the batch, at least 36 by 36; a stack of
+            frames is the channels, the newest last.
+        num_actions: number of actions A.
+        dueling: two streams of 512, state value and advantages (Wang et al., 2016).
+        seed: seed of the initial weights, an integer from 0.
+        dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
+        state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+
+    Raises:
+        ValueError: a shape, number or name is none of these.
+        TypeError: a number is no integer.
+    """
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=36)
+    x = layers.convolution(x, 32, 8, 4)  # [B, 20, 20, 32] of 84x84
+    x = layers.convolution(x, 64, 4, 2)  # [B, 9, 9, 64]
+    x = layers.convolution(x, 64, 3, 1)  # [B, 7, 7, 64]
+    return _finish("nature", layers, state, x, num_actions, 512, dueling)
+
+
+def nips(
+    state_shape: Sequence[int],
+    num_actions: int,
+    *,
+    dueling: bool = False,
+    seed: int = 0,
+    dtype: str = "float32",
+    state_dtype: str = "uint8",
+) -> keras.Model:
+    """Builds the network of Mnih et al. (2013): 16 8x8/4, 32 4x4/2 (valid), 256.
+
+    Args:
+        state_shape: (height, width, channels) without the batch, at least 20 by 20; a stack of
+            frames is the channels, the newest last.
+        num_actions: number of actions A.
+        dueling: two streams of 256, state value and advantages (Wang et al., 2016).
+        seed: seed of the initial weights, an integer from 0.
+        dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
+        state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+
+    Raises:
+        ValueError: a shape, number or name is none of these.
+        TypeError: a number is no integer.
+    """
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=20)
+    x = layers.convolution(x, 16, 8, 4)  # [B, 20, 20, 16] of 84x84
+    x = layers.convolution(x, 32, 4, 2)  # [B, 9, 9, 32]
+    return _finish("nips", layers, state, x, num_actions, 256, dueling)
+
+
+def catch(
+    state_shape: Sequence[int],
+    num_actions: int,
+    *,
+    dueling: bool = False,
+    seed: int = 0,
+    dtype: str = "float32",
+    state_dtype: str = "float32",
+) -> keras.Model:
+    """Builds a small network for Catch's grids, (10, 5) or (24, 24): 16 3x3/2, 32 3x3/2 (same), 64.
+
+    Args:
+        state_shape: (height, width) or (height, width, channels), without the batch.
+        num_actions: number of actions A.
+        dueling: two streams of 64, state value and advantages (Wang et al., 2016).
+        seed: seed of the initial weights, an integer from 0.
+        dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
+        state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+
+    Raises:
+        ValueError: a shape, number or name is none of these.
+        TypeError: a number is no integer.
+    """
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=1, ranks=(2, 3))
+    if len(state.shape) == 3:
+        x = keras.layers.Reshape((*state.shape[1:], 1), dtype=dtype, name="image")(x)  # [B, H, W, 1]
+    x = layers.convolution(x, 16, 3, 2, "same")  # [B, 5, 3, 16] of 10x5
+    x = layers.convolution(x, 32, 3, 2, "same")  # [B, 3, 2, 32]
+    return _finish("catch", layers, state, x, num_actions, 64, dueling)
+
+
+def mlp(
+    state_shape: Sequence[int],
+    num_actions: int,
+    *,
+    hidden: Sequence[int] = (64, 64),
+    dueling: bool = False,
+    seed: int = 0,
+    dtype: str = "float32",
+    state_dtype: str = "float32",
+) -> keras.Model:
+    """Builds dense layers on the flattened state.
+
+    Args:
+        state_shape: any shape, without the batch.
+        num_actions: number of actions A.
+        hidden: units of each hidden layer; () is a linear network.
+        dueling: the last hidden layer twice, one for the state value, one for the advantages.
+        seed: seed of the initial weights, an integer from 0.
+        dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
+        state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+
+    Raises:
+        ValueError: a shape, number or name is none of these.
+        TypeError: a number is no integer.
+    """
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype)
+    *trunk, last = _sizes("hidden", hidden) or (None,)
+    x = _flat(x, dtype)  # [B, F]
+    for units in trunk:
+        x = layers.hidden(x, units)  # [B, units]
+    return _finish("mlp", layers, state, x, num_actions, last, dueling)
+
+
+def network_precision(network: keras.Model) -> str:
+    """Returns "mixed_float16", "mixed_bfloat16" or "float32", read from the network's layers.
+
+    A functional model forgets its own dtype policy when it is cloned or saved; its layers don't.
+    Loss scaling follows the policy of the model that is compiled: give that one this precision.
+    """
+    found, layers = set(), [network]
+    while layers:
+        layer = layers.pop()
+        found.add(layer.dtype_policy.name)
+        layers.extend(getattr(layer, "layers", ()))  # a network within the network
+    return next((name for name in reversed(PRECISIONS) if name in found), "float32")
+
+
+def _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=None, ranks=(3,)):
+    """Checks the arguments; returns the layers, the input and the scaled state, both [B, ...]."""
+    shape = _sizes("state_shape", state_shape)
+    if min_size is not None:
+        _check_image(shape, min_size, ranks)
+    require_integer("num_actions", num_actions, least=1)
+    require_choice("dtype", dtype, PRECISIONS)
+    require_choice("state_dtype", state_dtype, STATE_DTYPES)
+    layers = SeededLayers(require_integer("seed", seed, least=0), dtype)
+    state = keras.Input(shape, dtype=state_dtype, name="state")  # [B, ...]
+    if state_dtype == "uint8":
+        return layers, state, keras.layers.Rescaling(1 / 255, dtype=dtype, name="scaling")(state)
+    return layers, state, state
+
+
+def _finish(name, layers, state, features, num_actions, hidden, dueling):
+    if len(features.shape) > 2:
+        features = _flat(features, layers.dtype)  # [B, F]
+    values = action_values(layers, features, num_actions, hidden, dueling)  # [B, A]
+    network = keras.Model(state, values, name=name)
+    network.dtype_policy = keras.dtype_policies.get(layers.dtype)
+    return network
+
+
+def _flat(features, dtype):
+    return keras.layers.Flatten("channels_last", dtype=dtype, name="flatten")(features)  # [B, F]
+
+
+def _sizes(name, given):
+    if not isinstance(given, Iterable):
+        raise TypeError(f"`{name}` must be a tuple of integers. Received: {name}={given!r}")
+    return tuple(require_integer(name, size, least=1) for size in given)
+
+
+def _check_image(shape, min_size, ranks):
+    if len(shape) in ranks and min(shape[:2]) >= min_size:
+        return
+    first = len(shape) == 3 and shape[0] < min_size <= min(shape[1:])
+    hint = " This one looks channels first: move the first axis to the end." if first else ""
+    axes = "(height, width, channels)" if ranks == (3,) else "(height, width[, channels])"
+    raise ValueError(
+        f"`state_shape` must be {axes}, channels last, with at least {min_size} by {min_size} "
+        f"pixels.{hint} Received: state_shape={shape}"
+    )

@@ -1,0 +1,148 @@
+"""A run directory: where a run's files are, and who may make one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+FORMAT = 1
+
+_PACKAGE = Path(__file__).resolve().parent
+_VERSIONED = ("dqn_lab", "tensorflow", "keras", "gymnasium", "ale-py", "numpy")
+
+
+class RunDirectory:
+    """`runs/<name>/` with `config.json`, whose presence makes a directory a run.
+
+    Args:
+        path: the directory; it is made by `create`, not before.
+        fresh: whether a run that is there may be put aside.
+    """
+
+    def __init__(self, path: str | Path, *, fresh: bool = False):
+        self.path = Path(path)
+        self.fresh = fresh
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def progress(self) -> Path:
+        return self.path / "progress.csv"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best"
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a run in it."""
+        return self.config.exists()
+
+    def check(self) -> None:
+        """Says before anything is built whether `create` would be refused.
+
+        Raises:
+            FileExistsError: there is a run in it and `fresh` wasn't asked for.
+            NotADirectoryError: something on the way there is a file.
+            PermissionError: it can't be written.
+        """
+        if self.is_used and not self.fresh:
+            raise FileExistsError(
+                "this directory has a run in it: name another with --run-dir, or put the run aside "
+                f"with --fresh. Received: run_dir={self.path}"
+            )
+        there = next(one for one in (self.path, *self.path.absolute().parents) if one.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(f"a run directory can't be in a file. Received: {self.path}")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(f"a run directory must be writable. Received: {self.path}")
+
+    def create(self, config: dict) -> Path | None:
+        """Makes the directory, `config.json` in it last.
+
+        Returns:
+            Where the run that was there has been put, or None.
+
+        Raises:
+            OSError: as `check`, or what the system says; nothing is left half made.
+        """
+        self.check()
+        put_aside = self._put_aside() if self.is_used else None
+        made = not self.path.exists()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            part = self.path / "config.json.part"
+            part.write_text(json.dumps(jsonable(config), indent=2) + "\n", encoding="utf-8")
+            part.replace(self.config)
+        except OSError:
+            if made and self.path.is_dir():
+                (self.path / "config.json.part").unlink(missing_ok=True)
+                self.path.rmdir()
+            raise
+        return put_aside
+
+    def _put_aside(self) -> Path:
+        number = 1
+        while (old := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+            number += 1
+        return self.path.rename(old)
+
+
+def describe_software() -> dict[str, str]:
+    """Versions of Python and of the packages that a result can depend on."""
+    versions = {"python": platform.python_version(), "system": platform.platform()}
+    for name in _VERSIONED:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # imported from a folder, or an optional one
+    return versions
+
+
+def git_commit(folder: Path = _PACKAGE) -> str | None:
+    """The commit of the clone that the package is in, with `-dirty` if files differ from it."""
+    git = ["git", "-C", str(folder)]
+    try:
+        # An environment may lie in somebody else's repository: its commit says nothing of ours.
+        top = _output([*git, "rev-parse", "--show-toplevel"])
+        if Path(top).resolve() != folder.parent:
+            return None
+        return _output([*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"])
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def jsonable(value):
+    """The value with what JSON can't say written as text: infinity as "inf", paths, tuples."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()

@@ -1,0 +1,69 @@
+"""MountainCar-v0 by double DQN.
+
+Paper
+"""
+
+import math
+
+from dqn_lab.assembly import Assembly
+from dqn_lab.run import Run
+
+
+def run(
+    *,
+    seed: int = 0,
+    protocol: str = "classic-control",
+    num_envs: int = 4,
+    replay_capacity_steps: int = 50_000,
+    replay_min_steps: int = 1_000,
+    updates_per_epoch: int = 5_000,
+    train_period_steps: int = 4,
+    target_period_updates: int | None = 250,
+    batch_size: int = 128,
+    n_step: int = 1,
+    gamma: float = 0.99,
+    double: bool = True,
+    dueling: bool = False,
+    hidden: tuple[int, ...] = (256, 256),
+    loss: str = "huber",
+    optimizer: str = "adam",
+    learning_rate: float = 1e-3,
+    gradient_clip: float | None = 10.0,
+    precision: str = "float32",
+    jit_compile: bool | None = None,
+    device: str = "cpu",  # a GPU is slower with networks this small
+    feeding: str = "auto",
+    epsilon_start: float = 1.0,
+    epsilon_end: float = 0.05,
+    epsilon_begin_steps: int = 0,
+    epsilon_steps: int = 40_000,
+    evaluation_epsilon: float | None = None,  # the protocol's 0
+    evaluation_period_epochs: int = 1,
+    evaluation_episodes: int | float = 100,
+    evaluation_max_steps: int | float = math.inf,
+    initial_states: int = 1000,
+    initial_states_dir: str | None = "runs/initial_states",
+    log_period_updates: int = 1000,
+    total_steps: int | float = 120_000,
+    total_updates: int | float = math.inf,
+) -> Run:
+    """Double DQN on two hidden layers.
+
+    Args:
+        hidden: width of each hidden layer [units]
+    """
+    assembly = Assembly(locals())
+    import gymnasium
+
+    from dqn_lab.models.networks import mlp
+
+    sequence = assembly.environment_sequence(lambda: gymnasium.make("MountainCar-v0"))
+    network = mlp(
+        sequence.state_shape,
+        sequence.num_actions,
+        hidden=hidden,
+        dueling=dueling,
+        seed=seed,
+        dtype=precision,
+    )
+    return assembly.run(sequence, network)

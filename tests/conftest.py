@@ -1,0 +1,21 @@
+"""Settings that hold for every test."""
+
+import os
+
+# Before TensorFlow is imported: its own start-up lines would hide what a failing test printed.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from hypothesis import settings
+
+# The same examples on every machine and no deadline: a slow runner must not fail a right answer.
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50, database=None)
+settings.load_profile("steady")
+
+
+def pytest_configure(config):
+    # Keras copies variables with `np.array(variable)` whenever weights are read or saved. NumPy 2.4
+    # warns of that, and only a newer TensorFlow can change it.
+    config.addinivalue_line(
+        "filterwarnings",
+        "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning",
+    )

@@ -1,0 +1,117 @@
+"""Assembly: every rundef's parts from its arguments, and errors in a rundef's own words."""
+
+import math
+
+import pytest
+import toy_rundef
+
+from dqn_lab.assembly import Assembly, check_arguments
+
+ATARI = {
+    "game": "pong",
+    "protocol": "nature-2015",
+    "replay_capacity_steps": 400,
+    "replay_min_steps": 40,
+    "updates_per_epoch": 10,
+    "train_period_steps": 4,
+    "batch_size": 8,
+    "epsilon_start": 1.0,
+    "epsilon_steps": 100,
+    "device": "cpu",
+}
+
+
+def test_none_means_the_protocols_value():
+    assembly = Assembly(ATARI | {"epsilon_end": None, "evaluation_epsilon": None})
+    assert assembly.protocol.deviations == {}
+    assert assembly.epsilon(10_000) == 0.1
+
+
+def test_what_is_given_overrides_the_protocol_and_is_told():
+    given = {"epsilon_end": 0.02, "frame_skip": (3, 5), "reward_transform": "none"}
+    assembly = Assembly(ATARI | given | {"evaluation_epsilon": 0.001})
+    assert assembly.protocol.deviations == {
+        "final_epsilon": 0.02,
+        "frame_skip": (3, 5),
+        "reward_transform": "none",
+        "evaluation_epsilon": 0.001,
+    }
+    assert assembly.epsilon(10_000) == 0.02
+
+
+def test_epsilon_begins_to_fall_where_it_is_told():
+    assembly = Assembly(ATARI | {"epsilon_begin_steps": 50})
+    assert [assembly.epsilon(steps) for steps in (0, 50, 100, 150)] == pytest.approx([1.0, 1.0, 0.55, 0.1])
+
+
+def test_an_atari_sequence_has_the_protocol_and_the_arguments():
+    sequence = Assembly(ATARI | {"num_envs": 2, "seed": 5, "gamma": 0.9}).atari_sequence()
+    assert str(sequence.protocol) == "nature-2015"
+    assert sequence.state_shape == (84, 84, 4)
+    assert (sequence.num_envs, sequence.gamma, sequence.batch_size) == (2, 0.9, 8)
+
+
+@pytest.mark.case("B057")
+@pytest.mark.parametrize(
+    ("game", "protocol", "sticky"),
+    [
+        ("Breakout-v0", "breakout-v0", 0.25),
+        ("BreakoutNoFrameskip-v4", "nature-2015", 0.0),
+        ("ALE/Breakout-v5", "dopamine", 0.25),
+    ],
+)
+def test_a_run_records_the_rules_its_scores_are_under(game, protocol, sticky):
+    from dqn_lab.models.networks import nips
+
+    assembly = Assembly(ATARI | {"game": game, "protocol": protocol, "target_period_updates": 5, "learning_rate": 1e-3})
+    sequence = assembly.atari_sequence()
+    run = assembly.run(sequence, nips(sequence.state_shape, sequence.num_actions))
+    recorded = run.config()["protocol"]
+    assert recorded["repeat_action_probability"] == sticky
+    assert recorded["frame_cap"] == 108_000
+    assert {"frame_skip", "noop_max", "terminal_on_life_loss", "reward_transform"} <= set(recorded)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"epsilon_start": 1.5}, "`epsilon_start` must lie within 0 and 1. Received: .*=1.5"),
+        ({"epsilon_end": -0.5}, "epsilon_end must be from 0 to 1. Received: epsilon_end=-0.5"),
+        ({"epsilon_end": None}, "`epsilon_end` must be given: classic-control has none"),
+        ({"epsilon_steps": -1}, "`epsilon_steps` must be at least 0 .* Received: epsilon_steps=-1"),
+        ({"epsilon_begin_steps": -1}, "`epsilon_begin_steps` .* Received: epsilon_begin_steps=-1"),
+        ({"evaluation_episodes": 0}, "evaluation_episodes` .* Received: evaluation_episodes=0"),
+        ({"evaluation_max_steps": 0.5}, "Received: evaluation_max_steps=0.5"),
+        (
+            {"evaluation_episodes": math.inf, "evaluation_max_steps": math.inf},
+            "One of `evaluation_episodes` and `evaluation_max_steps` must be finite",
+        ),
+        ({"initial_states": -1}, "`initial_states` .* Received: initial_states=-1"),
+        ({"evaluation_period_epochs": -1}, "Received: evaluation_period_epochs=-1"),
+        ({"log_period_updates": 0}, "`log_period_updates` .* Received: log_period_updates=0"),
+        ({"protocol": "nature"}, "did you mean 'nature-2015'"),
+        ({"protocol": "dopamine", "evaluation_epsilon": 2.0}, "Received: evaluation_epsilon=2.0"),
+        ({"num_envs": 3}, "Received: num_envs=3, train_period_steps=4"),
+        ({"replay_min_steps": 500}, "Received: replay_min_steps=500, replay_capacity_steps=400"),
+        ({"replay_capacity_steps": 4, "replay_min_steps": 4}, "Received: replay_capacity_steps=4"),
+        ({"target_period_updates": None}, "Received: double=True, target_period_updates=None"),
+        ({"learning_rate": 0.0}, "`learning_rate` must be above 0. Received: learning_rate=0.0"),
+        ({"device": "tpu"}, "`device` must be one of auto, cpu, gpu. Received: device='tpu'"),
+        ({"feeding": "both"}, "`feeding` must be one of .* Received: feeding='both'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_by_the_name_the_user_gave(given, rule):
+    with pytest.raises(ValueError, match=rule):
+        toy_rundef.run(**given)
+
+
+def test_an_argument_of_the_wrong_type_stays_a_type_error():
+    with pytest.raises(TypeError, match="`evaluation_episodes` must be a number. Received: "):
+        toy_rundef.run(evaluation_episodes="many")
+
+
+def test_a_check_fills_only_a_few_batches():
+    arguments = {"replay_min_steps": 50_000, "num_envs": 4, "batch_size": 32, "game": "pong"}
+    assert check_arguments(arguments) == arguments | {"replay_min_steps": 2 * 32 + 64 * 4}
+    assert check_arguments({"replay_min_steps": 40}) == {"replay_min_steps": 40}
+    assert check_arguments({"seed": 1}) == {"seed": 1}

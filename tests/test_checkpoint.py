@@ -1,0 +1,143 @@
+"""Checkpoints: complete when the manifest is there, and the one before stays until then."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from dqn_lab import checkpoint as module
+from dqn_lab.checkpoint import (
+    check_checkpoint,
+    complete_checkpoints,
+    keep_newest,
+    load_agent,
+    read_manifest,
+    save_agent,
+    write_checkpoint,
+)
+
+
+def write(path, content=b"weights", **counters):
+    return write_checkpoint(path, lambda part: (part / "a.bin").write_bytes(content), counters)
+
+
+def test_a_checkpoint_has_its_files_and_a_manifest_of_them(tmp_path):
+    path = write(tmp_path / "checkpoints" / "120", steps=120, updates=5)
+    assert sorted(os.listdir(path)) == ["a.bin", "manifest.json"]
+    digest = "9a129038d9a00aed0cf6a7ea059ca50a813449061ab87848cf1a13eafdf33b2c"  # by sha256sum
+    assert check_checkpoint(path) == {
+        "format": 1,
+        "counters": {"steps": 120, "updates": 5},
+        "files": {"a.bin": digest},
+    }
+    assert os.listdir(tmp_path / "checkpoints") == ["120"]
+
+
+def test_the_manifest_is_written_last(tmp_path, monkeypatch):
+    tape = []
+    monkeypatch.setattr(module, "_flush", lambda path: tape.append(("flush", path.name)))
+    take_place = module._take_place
+
+    def record(part, path):
+        tape.append(("rename", sorted(os.listdir(part))))
+        take_place(part, path)
+
+    monkeypatch.setattr(module, "_take_place", record)
+    write(tmp_path / "7")
+    assert tape == [
+        ("flush", "a.bin"),
+        ("flush", "manifest.json"),
+        ("flush", ".7.part"),
+        ("rename", ["a.bin", "manifest.json"]),
+        ("flush", tmp_path.name),
+    ]
+
+
+def test_a_new_one_takes_the_place_of_the_old(tmp_path):
+    write(tmp_path / "best", b"old", steps=1)
+    write(tmp_path / "best", b"new", steps=2)
+    assert (tmp_path / "best" / "a.bin").read_bytes() == b"new"
+    assert check_checkpoint(tmp_path / "best")["counters"] == {"steps": 2}
+    assert os.listdir(tmp_path) == ["best"]
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_one(tmp_path):
+    write(tmp_path / "best", b"old")
+
+    def half(part):
+        (part / "a.bin").write_bytes(b"ne")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device"):
+        write_checkpoint(tmp_path / "best", half, {})
+    assert (tmp_path / "best" / "a.bin").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["best"]
+    check_checkpoint(tmp_path / "best")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from dqn_lab.checkpoint import write_checkpoint
+
+def half(part):
+    (part / "a.bin").write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_checkpoint(Path(sys.argv[1]), half, {})
+"""
+
+
+def test_a_killed_save_is_no_checkpoint_and_is_cleared_away(tmp_path):
+    write(tmp_path / "100", steps=100)
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "200")], check=False)
+    assert sorted(os.listdir(tmp_path)) == [".200.part", "100"]
+    assert complete_checkpoints(tmp_path) == [tmp_path / "100"]
+    keep_newest(tmp_path, 2)
+    assert os.listdir(tmp_path) == ["100"]
+
+
+def test_the_newest_are_those_with_most_steps_and_stay(tmp_path):
+    for steps in (90, 1000, 200):
+        write(tmp_path / str(steps))
+    (tmp_path / "2000").mkdir()  # incomplete
+    (tmp_path / "notes").mkdir()
+    newest = [tmp_path / "90", tmp_path / "200", tmp_path / "1000"]
+    assert complete_checkpoints(tmp_path) == newest
+    keep_newest(tmp_path, 2)
+    assert complete_checkpoints(tmp_path) == newest[1:]
+    assert complete_checkpoints(tmp_path / "nowhere") == []
+
+
+def test_what_is_no_whole_checkpoint_is_refused(tmp_path):
+    path = write(tmp_path / "5")
+    (path / "a.bin").write_bytes(b"weightz")
+    with pytest.raises(ValueError, match="a.bin isn't the file that was saved. Received: .*5$"):
+        check_checkpoint(path)
+    (path / "a.bin").unlink()
+    with pytest.raises(ValueError, match="a.bin isn't the file that was saved. Received: .*5$"):
+        check_checkpoint(path)
+    (path / "manifest.json").write_text(json.dumps({"format": 2, "counters": {}, "files": {}}))
+    with pytest.raises(ValueError, match="up to format 1. Received: .*5 of format 2$"):
+        check_checkpoint(path)
+    (path / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="a checkpoint has a manifest.json. Received: .*5$"):
+        read_manifest(path)
+
+
+def test_an_agent_comes_back_with_its_optimizer(tmp_path):
+    agent = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    agent.compile(optimizer="adam", loss="mse")
+    agent.train_on_batch(np.ones((4, 3), "float32"), np.ones((4, 2), "float32"))
+    save_agent(tmp_path / "4", agent, {"updates": 1})
+    loaded = load_agent(tmp_path / "4")
+    assert int(loaded.optimizer.iterations.numpy()) == 1
+    for one, other in zip(agent.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    slots = zip(agent.optimizer.variables, loaded.optimizer.variables, strict=True)
+    assert all(np.array_equal(one.numpy(), other.numpy()) for one, other in slots)

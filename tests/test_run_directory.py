@@ -1,0 +1,143 @@
+"""Run directories: made whole or not at all, never on top of another run."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dqn_lab import run_directory as module
+from dqn_lab.run_directory import RunDirectory, describe_software, git_commit, jsonable
+
+
+def test_nothing_is_there_before_create_and_a_run_after(tmp_path):
+    directory = RunDirectory(tmp_path / "runs" / "toy")
+    directory.check()
+    assert not (tmp_path / "runs").exists()
+    assert not directory.is_used
+    assert directory.create({"arguments": {"seed": 1, "total_steps": math.inf}}) is None
+    assert directory.is_used
+    assert json.loads(directory.config.read_text()) == {"arguments": {"seed": 1, "total_steps": "inf"}}
+    assert os.listdir(directory) == ["config.json"]
+
+
+def test_the_files_have_their_fixed_names(tmp_path):
+    directory = RunDirectory(tmp_path)
+    paths = (directory.config, directory.log, directory.progress)
+    assert [one.name for one in paths] == ["config.json", "log.txt", "progress.csv"]
+    assert (directory.checkpoints, directory.best) == (tmp_path / "checkpoints", tmp_path / "best")
+
+
+def test_a_used_directory_is_refused_naming_both_ways_out(tmp_path):
+    RunDirectory(tmp_path).create({})
+    for refused in (RunDirectory(tmp_path).check, lambda: RunDirectory(tmp_path).create({})):
+        with pytest.raises(FileExistsError) as refusal:
+            refused()
+        text = str(refusal.value)
+        assert "--run-dir" in text
+        assert "--fresh" in text
+        assert text.endswith(f"Received: run_dir={tmp_path}")
+
+
+def test_fresh_puts_the_old_run_aside_and_says_where(tmp_path):
+    path = tmp_path / "toy"
+    RunDirectory(path).create({"run": 1})
+    (path / "progress.csv").write_text("kept")
+    assert RunDirectory(path, fresh=True).create({"run": 2}) == tmp_path / "toy.old-1"
+    assert RunDirectory(path, fresh=True).create({"run": 3}) == tmp_path / "toy.old-2"
+    runs = [json.loads((one / "config.json").read_text())["run"] for one in sorted(tmp_path.iterdir())]
+    assert runs == [3, 1, 2]
+    assert (tmp_path / "toy.old-1" / "progress.csv").read_text() == "kept"
+
+
+def test_fresh_leaves_a_directory_that_is_no_run_where_it_is(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert RunDirectory(tmp_path, fresh=True).create({}) is None
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "notes.txt"]
+
+
+def test_a_place_inside_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match="can't be in a file. Received: .*file/toy$"):
+        RunDirectory(tmp_path / "file" / "toy").check()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_built(tmp_path, monkeypatch):
+    asked = []
+
+    def access(path, mode):
+        asked.append((Path(path), mode))
+        return False
+
+    monkeypatch.setattr(module.os, "access", access)
+    with pytest.raises(PermissionError, match="must be writable. Received: .*toy$"):
+        RunDirectory(tmp_path / "runs" / "toy").check()
+    assert asked == [(tmp_path, os.W_OK | os.X_OK)]
+
+
+def test_a_failing_write_leaves_nothing_half_made(tmp_path, monkeypatch):
+    path = tmp_path / "toy"
+
+    def full(self, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        RunDirectory(path).create({})
+    assert not path.exists()
+
+
+def test_what_json_cannot_say_is_written_as_text():
+    value = {"a": (1, 2), 3: math.inf, "b": np.float32(0.5), "c": Path("x"), "d": [None, True, -math.inf]}
+    told = jsonable(value)
+    assert told == {"a": [1, 2], "3": "inf", "b": 0.5, "c": "x", "d": [None, True, "-inf"]}
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_the_software_is_described_without_importing_it():
+    code = (
+        "from dqn_lab.run_directory import describe_software as d; import sys; v = d();"
+        "print(sorted(v), 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in ("python", "system", "tensorflow", "keras", "gymnasium", "ale-py", "numpy"):
+        assert f"'{name}'" in done.stdout
+    assert done.stdout.endswith("False\n")
+    assert describe_software()["numpy"] == np.__version__
+
+
+def test_a_missing_package_has_no_version(monkeypatch):
+    monkeypatch.setattr(module, "_VERSIONED", ("numpy", "no-such-package-here"))
+    assert set(describe_software()) == {"python", "system", "numpy"}
+
+
+def git(folder, *words):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", "-C", str(folder), *identity, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_commit_is_that_of_the_clone_and_says_when_files_differ(tmp_path):
+    package = tmp_path / "dqn_lab"
+    package.mkdir()
+    assert git_commit(package) is None  # no clone
+    (package / "a.py").write_text("a")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "a")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    assert git_commit(package) == commit
+    (package / "a.py").write_text("b")
+    assert git_commit(package) == commit + "-dirty"
+    inside = package / "site-packages" / "dqn_lab"
+    inside.mkdir(parents=True)
+    assert git_commit(inside) is None  # somebody else's repository around an environment
+
+
+def test_without_git_there_is_no_commit(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert git_commit() is None

@@ -1,0 +1,185 @@
+"""Settings: numbers that fit each other, and a replay that fits into memory."""
+
+import logging
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+from scripted_ring import A, make_ring, play
+
+from dqn_lab import memory
+from dqn_lab.replay.replay import Replay
+from dqn_lab.sequences import settings
+from dqn_lab.sequences.settings import check_fill, check_train_period, make_replay
+
+FRAMES = Box(0, 255, (84, 84), np.uint8)
+NUMBERS = Box(-1.0, 1.0, (4,), np.float32)
+
+
+def replay_of(space=NUMBERS, num_envs=2, capacity=12, span=4, n_step=1):
+    return make_replay(space, num_envs=num_envs, capacity=capacity, span=span, n_step=n_step)
+
+
+# The train period.
+
+
+@pytest.mark.parametrize(("period", "num_envs"), [(4, 1), (4, 2), (4, 4), (4, 8), (1, 3), (6, 3), (5, 5), (1, 1)])
+def test_lanes_divide_the_period_or_are_a_multiple_of_it(period, num_envs):
+    assert check_train_period(period, num_envs) == period
+
+
+@pytest.mark.parametrize(("period", "num_envs"), [(4, 3), (4, 6), (6, 4), (3, 2), (2, 3)])
+def test_steps_and_updates_that_cannot_take_turns_evenly_are_refused(period, num_envs):
+    with pytest.raises(ValueError) as error:
+        check_train_period(period, num_envs)
+    assert str(error.value) == (
+        "`num_envs` must divide `train_period_steps` or be a multiple of it. "
+        f"Received: num_envs={num_envs}, train_period_steps={period}"
+    )
+
+
+def test_the_period_is_an_integer_of_at_least_1():
+    with pytest.raises(ValueError, match="`train_period_steps` must be at least 1. Received: train_period_steps=0"):
+        check_train_period(0, 1)
+    with pytest.raises(TypeError, match="`train_period_steps` must be an integer. Received: train_period_steps=4.0"):
+        check_train_period(4.0, 1)
+
+
+# The initial fill.
+
+
+def test_a_fill_reaches_from_a_window_in_every_lane_to_the_capacity():
+    replay = replay_of(num_envs=2, capacity=16, n_step=3)
+    assert [check_fill(steps, replay) for steps in (6, 7, 16)] == [6, 7, 16]
+
+
+def test_a_fill_above_the_capacity_is_refused():
+    with pytest.raises(ValueError) as error:
+        check_fill(13, replay_of(capacity=12))
+    assert str(error.value) == (
+        "`replay_min_steps` must not exceed `replay_capacity_steps`. "
+        "Received: replay_min_steps=13, replay_capacity_steps=12"
+    )
+
+
+def test_a_fill_too_short_for_a_window_in_every_lane_is_refused():
+    with pytest.raises(ValueError) as error:
+        check_fill(5, replay_of(num_envs=2, capacity=16, n_step=3))
+    assert str(error.value) == (
+        "`replay_min_steps` must give every lane n_step steps. Received: replay_min_steps=5, num_envs=2, n_step=3"
+    )
+
+
+def test_a_fill_is_an_integer_of_at_least_1():
+    with pytest.raises(ValueError, match="`replay_min_steps` must be at least 1. Received: replay_min_steps=0"):
+        check_fill(0, replay_of())
+    with pytest.raises(TypeError, match="`replay_min_steps` must be an integer. Received: replay_min_steps='9'"):
+        check_fill("9", replay_of())
+
+
+@pytest.mark.parametrize("n_step", [1, 2, 5])
+def test_the_shortest_fill_can_be_drawn_from(n_step):
+    ring = make_ring(4 + n_step + 2)
+    play(ring, A, n_step + 1)  # n steps
+    replay = Replay(ring, span=4, n_step=n_step)
+    assert check_fill(n_step, replay) == n_step
+    assert replay.sample(2, np.random.default_rng(0)).tolist() == [0, 0]
+
+
+# The replay.
+
+
+def test_the_replay_is_made_as_asked():
+    replay = replay_of(FRAMES, num_envs=2, capacity=20, span=4, n_step=3)
+    assert (replay.ring.capacity, replay.ring.num_envs, replay.span, replay.n_step) == (20, 2, 4, 3)
+    assert (replay.sampler.span, replay.sampler.n_step) == (4, 3)
+    assert (replay.ring.frames.shape, replay.ring.frames.dtype) == ((20, 84, 84), np.uint8)
+    assert replay_of(NUMBERS).ring.frames.dtype == np.float32
+
+
+@pytest.mark.parametrize(("num_envs", "span", "n_step", "least"), [(1, 1, 1, 3), (1, 4, 1, 6), (2, 4, 3, 16)])
+def test_the_least_capacity_is_a_transition_and_one_row_more_in_every_lane(num_envs, span, n_step, least):
+    arguments = {"num_envs": num_envs, "span": span, "n_step": n_step}
+    assert replay_of(capacity=least, **arguments).ring.capacity == least
+    with pytest.raises(ValueError) as error:
+        replay_of(capacity=least - num_envs, **arguments)
+    assert str(error.value) == (
+        f"`replay_capacity_steps` must be a multiple of num_envs = {num_envs} and at least {least}, to hold a state of "
+        f"{span} observation(s) and a window of {n_step} step(s) in every lane. "
+        f"Received: replay_capacity_steps={least - num_envs}"
+    )
+
+
+def test_a_capacity_that_lanes_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="multiple of num_envs = 2 and at least 12.*replay_capacity_steps=13"):
+        replay_of(num_envs=2, capacity=13)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("span", r"get_states_start\(\)"), ("n_step", "n_step"), ("capacity", "replay_capacity_steps")]
+)
+def test_numbers_are_integers_of_at_least_1(name, text):
+    with pytest.raises(ValueError, match=f"`{text}` must be at least 1. Received: {text}=0"):
+        replay_of(**{name: 0})
+    with pytest.raises(TypeError, match=f"`{text}` must be an integer. Received: {text}=4.5"):
+        replay_of(**{name: 4.5})
+
+
+# Memory.
+
+
+def tape(monkeypatch, available=2**40):
+    """Records what is said, asked and allocated, in order; nothing is allocated."""
+    said = []
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: said.append("asked") or available)
+    monkeypatch.setattr(settings._log, "info", lambda text: said.append(text))
+
+    class Ring(settings.FrameRing):
+        def __init__(self, *arguments):
+            said.append("allocated")
+
+    monkeypatch.setattr(settings, "FrameRing", Ring)
+    return said
+
+
+def test_the_memory_is_said_before_it_is_allocated(monkeypatch):
+    said = tape(monkeypatch)
+    replay_of(FRAMES, num_envs=4, capacity=1_000_000)
+    assert said == [
+        "Replay memory: 6.57 GiB of frames + 0.02 GiB of columns for 1,000,000 steps.",
+        "asked",
+        "allocated",
+    ]
+
+
+def test_the_memory_is_said_through_the_packages_logger(caplog):
+    with caplog.at_level(logging.INFO, "dqn_lab"):
+        replay_of(NUMBERS, num_envs=1, capacity=100)
+    assert caplog.record_tuples == [
+        ("dqn_lab", logging.INFO, "Replay memory: 1.56 KiB of frames + 2.15 KiB of columns for 100 steps.")
+    ]
+
+
+@pytest.mark.case("B014")
+def test_more_than_the_memory_is_refused_before_anything_is_allocated(monkeypatch):
+    said = tape(monkeypatch, available=2**30)
+    with pytest.raises(ValueError) as error:
+        replay_of(FRAMES, num_envs=4, capacity=1_000_000)
+    text = str(error.value)
+    assert text == (
+        "Replay memory: 6.57 GiB of frames + 0.02 GiB of columns for 1,000,000 steps. "
+        "The replay must fit into memory: it needs 6.59 GiB, and 1.00 GiB are available; "
+        "replay_capacity_steps=130_000 would fit. Received: replay_capacity_steps=1000000"
+    )
+    assert "allocated" not in said
+    said.clear()
+    replay_of(FRAMES, num_envs=4, capacity=130_000)
+    assert "allocated" in said
+
+
+def test_the_memory_asked_for_is_what_the_ring_takes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(settings, "check_memory", lambda *numbers: asked.append(numbers))
+    ring = replay_of(FRAMES, num_envs=2, capacity=40).ring
+    lanes = ring.written.nbytes + ring.ending.nbytes + ring.final.nbytes
+    assert asked == [(ring.nbytes - lanes, 40, (ring.nbytes - lanes) / 40)]
