@@ -17,6 +17,17 @@ def require_integer(name: str, value, *, least: int) -> int:
     return int(value)
 
 
+def require_flag(name: str, value) -> bool:
+    """Returns `value` if it is True or False.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r}")
+    return value
+
+
 def require_fraction(name: str, value) -> float:
     """Returns `value` as a float within 0 and 1.
 

@@ -126,20 +126,27 @@ class Assembly:
             )
 
     def _choose_protocol(self) -> Protocol:
-        return get_protocol(self["protocol"]).override(
+        protocol = get_protocol(self["protocol"])
+        # Where a protocol leaves the final epsilon to the rundef, no value deviates from it.
+        final_epsilon = None if protocol.final_epsilon is None else self["epsilon_end"]
+        return protocol.override(
             frame_skip=self["frame_skip"],
             reward_transform=self["reward_transform"],
-            final_epsilon=self["epsilon_end"],
+            final_epsilon=final_epsilon,
             evaluation_epsilon=self["evaluation_epsilon"],
         )
 
     def _make_epsilon(self) -> LinearSchedule:
         final = self.protocol.final_epsilon
+        final = self["epsilon_end"] if final is None else final
         if final is None:
-            raise ValueError(f"`epsilon_end` must be given: {self.protocol.name} has none. Received: epsilon_end=None")
+            raise ValueError(
+                f"`epsilon_end` must be given: {self.protocol.name} has none. "
+                "Received: epsilon_end=None"
+            )
         return LinearSchedule(
             require_fraction("epsilon_start", self["epsilon_start"]),
-            final,
+            require_fraction("epsilon_end", final),
             begin_steps=self["epsilon_begin_steps"],
             decay_steps=self["epsilon_steps"],
         )

@@ -101,7 +101,7 @@ def sample_initial_states(twin, count: int, seed: int = INITIAL_STATES_SEED) -> 
             twin.simulate_single()
         transition = twin.get_latest_transition()
         for field in _FIELDS:
-            parts[field].append(np.array(transition[field]))  # a copy: the twin may reuse its own
+            parts[field].append(transition[field])
     return InitialStates(**{field: np.concatenate(parts[field])[:count] for field in _FIELDS})
 
 

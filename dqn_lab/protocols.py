@@ -3,83 +3,55 @@
 import dataclasses
 import difflib
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any
 
+from dqn_lab.arguments import require_choice, require_flag, require_fraction, require_integer
 from dqn_lab.rewards import REWARD_TRANSFORMS
 
 FrameSkip = int | tuple[int, int]
 
 
-def check_integer(name: str, value: Any, least: int) -> int:
-    """Returns an integer of at least `least`; raises TypeError or ValueError for any other."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer. Received: {name}={value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}. Received: {name}={value!r}")
-    return int(value)
-
-
-def _probability(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number. Received: {name}={value!r}")
-    if not 0 <= value <= 1:  # written so that NaN is refused too
-        raise ValueError(f"{name} must be from 0 to 1. Received: {name}={value!r}")
-    return float(value)
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Returns a bool; raises TypeError for anything else."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False. Received: {name}={value!r}")
-    return value
-
-
 def _frame_skip(name: str, value: Any) -> FrameSkip:
     if not isinstance(value, (tuple, list)):
-        return check_integer(name, value, 1)
+        return require_integer(name, value, least=1)
     if len(value) != 2:
-        raise ValueError(f"{name} must be an integer or (low, high). Received: {name}={value!r}")
-    low, high = (check_integer(name, bound, 1) for bound in value)
+        raise ValueError(f"`{name}` must be an integer or (low, high). Received: {name}={value!r}")
+    low, high = (require_integer(name, bound, least=1) for bound in value)
     if low >= high:
         raise ValueError(
-            f"{name}=(low, high) draws from low to high - 1, so low must be below high. "
-            f"Received: {name}={value!r}"
+            f"`{name}`=(low, high) draws from low to high - 1, so low must be below high. Received: {name}={value!r}"
         )
     return low, high
 
 
 def _max_frames(name: str, value: Any) -> int:
-    if check_integer(name, value, 1) > 2:
-        raise ValueError(f"{name} must be 2, or 1 for no maximum. Received: {name}={value!r}")
+    if require_integer(name, value, least=1) > 2:
+        raise ValueError(f"`{name}` must be 2, or 1 for no maximum. Received: {name}={value!r}")
     return int(value)
 
 
 def _frame_cap(name: str, value: Any) -> int | float:
-    return math.inf if value == math.inf else check_integer(name, value, 1)
+    return math.inf if value == math.inf else require_integer(name, value, least=1)
 
 
 def _reward_transform(name: str, value: Any) -> str:
-    if value not in REWARD_TRANSFORMS:
-        known = ", ".join(REWARD_TRANSFORMS)
-        raise ValueError(f"{name} must be one of {known}. Received: {name}={value!r}")
-    return value
+    return require_choice(name, value, REWARD_TRANSFORMS)
 
 
 # Each setting with its check and the words that name it to people.
 _SETTINGS: dict[str, tuple[Callable[[str, Any], Any], str]] = {
-    "repeat_action_probability": (_probability, "sticky"),
+    "repeat_action_probability": (require_fraction, "sticky"),
     "frame_skip": (_frame_skip, "frame skip"),
     "max_frames": (_max_frames, "frames maximised over"),
-    "noop_max": (lambda name, value: check_integer(name, value, 0), "no-ops up to"),
-    "terminal_on_life_loss": (check_flag, "life loss terminal"),
+    "noop_max": (lambda name, value: require_integer(name, value, least=0), "no-ops up to"),
+    "terminal_on_life_loss": (require_flag, "life loss terminal"),
     "reward_transform": (_reward_transform, "reward"),
-    "full_action_space": (check_flag, "full action set"),
+    "full_action_space": (require_flag, "full action set"),
     "frame_cap": (_frame_cap, "training cap in frames"),
     "evaluation_frame_cap": (_frame_cap, "evaluation cap in frames"),
-    "final_epsilon": (_probability, "final epsilon"),
-    "evaluation_epsilon": (_probability, "evaluation epsilon"),
+    "final_epsilon": (require_fraction, "final epsilon"),
+    "evaluation_epsilon": (require_fraction, "evaluation epsilon"),
 }
 
 # What only an emulator has; the rest a classic-control run may choose too.
@@ -197,9 +169,7 @@ def _check_known(setting: str) -> None:
         return
     closest = difflib.get_close_matches(setting, _SETTINGS, n=1)
     hint = f"; did you mean {closest[0]!r}?" if closest else "."
-    raise TypeError(
-        f"A protocol has the settings {', '.join(_SETTINGS)}{hint} Received: setting={setting!r}"
-    )
+    raise TypeError(f"A protocol has the settings {', '.join(_SETTINGS)}{hint} Received: setting={setting!r}")
 
 
 def _plain(value: Any) -> Any:

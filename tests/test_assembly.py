@@ -76,7 +76,7 @@ def test_a_run_records_the_rules_its_scores_are_under(game, protocol, sticky):
     ("given", "rule"),
     [
         ({"epsilon_start": 1.5}, "`epsilon_start` must lie within 0 and 1. Received: .*=1.5"),
-        ({"epsilon_end": -0.5}, "epsilon_end must be from 0 to 1. Received: epsilon_end=-0.5"),
+        ({"epsilon_end": -0.5}, "`epsilon_end` must lie within 0 and 1. Received: epsilon_end=-0.5"),
         ({"epsilon_end": None}, "`epsilon_end` must be given: classic-control has none"),
         ({"epsilon_steps": -1}, "`epsilon_steps` must be at least 0 .* Received: epsilon_steps=-1"),
         ({"epsilon_begin_steps": -1}, "`epsilon_begin_steps` .* Received: epsilon_begin_steps=-1"),

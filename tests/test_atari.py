@@ -635,6 +635,14 @@ def test_a_state_keeps_the_screens_the_lives_and_the_frames_played(scripted):
     assert env.step(NOOP)[0].max() == 50  # a copy
 
 
+def test_a_game_goes_on_to_its_own_cap_from_a_state():
+    env, other = Atari("pong", frame_cap=12), Atari("pong", frame_cap=12)
+    env.reset(seed=0)
+    env.step(NOOP)
+    other.set_state(env.get_state())
+    assert [other.step(NOOP)[3] for _ in range(2)] == [False, True]
+
+
 def test_a_state_of_another_game_is_refused():
     pong = Atari("pong")
     pong.reset(seed=0)
@@ -679,13 +687,13 @@ def test_a_step_without_a_running_game_is_refused(scripted):
 @pytest.mark.parametrize(
     ("kwargs", "text"),
     [
-        ({"repeat_action_probability": 1.5}, "repeat_action_probability must be from 0 to 1"),
-        ({"frame_skip": 0}, "frame_skip must be at least 1"),
+        ({"repeat_action_probability": 1.5}, "`repeat_action_probability` must lie within 0 and 1"),
+        ({"frame_skip": 0}, "`frame_skip` must be at least 1"),
         ({"frame_skip": (5, 3)}, "low must be below high"),
-        ({"max_frames": 3}, "max_frames must be 2, or 1"),
-        ({"noop_max": -1}, "noop_max must be at least 0"),
-        ({"frame_cap": 0}, "frame_cap must be at least 1"),
-        ({"frame_size": 0}, "frame_size must be at least 1"),
+        ({"max_frames": 3}, "`max_frames` must be 2, or 1"),
+        ({"noop_max": -1}, "`noop_max` must be at least 0"),
+        ({"frame_cap": 0}, "`frame_cap` must be at least 1"),
+        ({"frame_size": 0}, "`frame_size` must be at least 1"),
     ],
 )
 def test_an_argument_out_of_range_is_refused(kwargs, text):
@@ -705,7 +713,7 @@ def test_an_argument_out_of_range_is_refused(kwargs, text):
 )
 def test_an_argument_of_another_type_is_refused(kwargs, text):
     name = next(iter(kwargs))
-    with pytest.raises(TypeError, match=f"{name} {text}. Received: {name}="):
+    with pytest.raises(TypeError, match=f"`{name}` {text}. Received: {name}="):
         Atari("breakout", **kwargs)
 
 

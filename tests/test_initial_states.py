@@ -15,7 +15,7 @@ FIELDS = ("state", "action", "reward", "terminal", "next_state")
 
 def make_twin(key="scripted", num_envs=4, initial_decisions=3, length=9):
     def game(policy, number):
-        return [7.0] * length, False
+        return [7.0 if policy is None else -100.0] * length, False
 
     return ScriptedTwin(game, num_envs, initial_decisions, key)
 
@@ -142,6 +142,7 @@ def test_other_limits_score_the_random_policy_anew_and_keep_the_states(tmp_path,
     first = held_out(make_twin(), 6, **LIMITS, directory=tmp_path)
     limits = {"num_episodes": math.inf, "num_max_iter": 20}
     twin = make_twin()
+    twin.policy = lambda features: np.zeros((4, 2))  # an agent's
     second = held_out(twin, 6, **limits, directory=tmp_path)
     assert "the random policy is scored anew" in said.text
     assert twin.restarts == []

@@ -152,9 +152,9 @@ def test_classic_control_takes_a_rundefs_epsilon_and_its_own_values():
 @pytest.mark.parametrize(
     ("setting", "value", "text"),
     [
-        ("repeat_action_probability", 1.5, "must be from 0 to 1"),
-        ("repeat_action_probability", math.nan, "must be from 0 to 1"),
-        ("final_epsilon", -0.1, "must be from 0 to 1"),
+        ("repeat_action_probability", 1.5, "must lie within 0 and 1"),
+        ("repeat_action_probability", math.nan, "must lie within 0 and 1"),
+        ("final_epsilon", -0.1, "must lie within 0 and 1"),
         ("frame_skip", 0, "must be at least 1"),
         ("frame_skip", (5, 3), "low must be below high"),
         ("frame_skip", (4, 4), "low must be below high"),
@@ -184,5 +184,5 @@ def test_a_value_out_of_range_is_refused_with_the_rule(setting, value, text):
     ],
 )
 def test_a_value_of_another_type_is_refused_with_the_rule(setting, value, text):
-    with pytest.raises(TypeError, match=f"{setting} {text}. Received: {setting}="):
+    with pytest.raises(TypeError, match=f"`{setting}` {text}. Received: {setting}="):
         check_setting(setting, value)

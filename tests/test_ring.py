@@ -103,11 +103,13 @@ def test_the_ring_copies_what_it_is_given():
     assert ring.frames[0].tolist() == [7, 8]
 
 
-def test_a_new_ring_holds_zeros_and_nothing_undefined():
+def test_a_new_ring_holds_nothing_undefined_and_no_action():
     spoilt = [np.full(64, np.nan) for _ in range(50)]
     del spoilt  # memory of the ring's size that is free again and full of NaN
     rings = [FrameRing(64, 1, (), np.float64) for _ in range(20)]
-    assert {array.any() for ring in rings for array in ring.get_state().values()} == {np.False_}
+    assert {ring.frames.any() for ring in rings} == {np.False_}
+    assert {tuple(ring.action) for ring in rings} == {(NO_ACTION,) * 64}
+    assert all(snapshot(ring) == snapshot(rings[0]) for ring in rings)
 
 
 def test_numbers_beyond_32_bits_still_count():

@@ -71,7 +71,7 @@ def test_config_json_tells_arguments_rules_and_versions(trained):
     assert config["arguments"]["seed"] == 3
     assert config["arguments"]["evaluation_max_steps"] == "inf"
     assert config["protocol"]["name"] == "classic-control"
-    assert config["deviations"] == {"final_epsilon": 0.1}
+    assert config["deviations"] == {}
     assert config["device"].startswith("cpu")
     assert config["feeding"] in ("alternate", "overlap")
     assert {"python", "tensorflow", "keras", "numpy"} <= set(config["versions"])
@@ -114,7 +114,7 @@ def test_the_start_says_what_it_runs_on_and_what_it_writes(trained):
     patterns = [
         r"device: cpu \(as asked\)",
         r"feeding: \w+ \(.+\)",
-        r"protocol: classic-control \(final epsilon 0\.1\)",
+        r"protocol: classic-control",
         r"network: 435 parameters, float32",  # 50 x 8 + 8 + 8 x 3 + 3
         rf"writes: {folder} \(config\.json, log\.txt, progress\.csv, TensorBoard events, .+\)",
         rf"watch: tensorboard --logdir {folder}",

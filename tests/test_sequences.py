@@ -20,6 +20,13 @@ class Chance2(Chance):
         self.action_space = gymnasium.spaces.Discrete(2)
 
 
+class Fresh(Named):
+    """Makes a new array for every observation."""
+
+    def _observe(self):
+        return super()._observe().copy()
+
+
 class Pairs(SynchronousSequence):
     """The three hooks: two observations of `Named` in a state, oldest first."""
 
@@ -62,3 +69,660 @@ def named(sequence):
     columns = (found[key].tolist() for key in ("reward", "discount", "next_state"))
     states = [tuple(np.ravel(state).astype(int).tolist()) for state in found["state"]]
     return dict(zip(states, zip(*columns, strict=True), strict=True))
+
+
+# --- transitions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.case("B007")
+def test_a_truncated_episode_bootstraps_from_its_own_final_observation():
+    sequence = small(lambda: Named((3,), "truncated"), Pairs, replay_capacity_steps=16, replay_min_steps=3)
+    sequence.fill()  # a0 a1 a2 a3, then b0
+
+    batch = sequence.get_transitions(np.array([2]))
+
+    assert batch["state"].tolist() == [[1, 2]]
+    assert batch["next_state"].tolist() == [[2, 3]]
+    assert batch["reward"].tolist() == [1.0]
+    np.testing.assert_allclose(batch["discount"], [0.99])
+    np.testing.assert_allclose(batch["reward"] + batch["discount"] * 10, [10.9], rtol=1e-6)
+    assert sorted(named(sequence)) == [(0, 0), (0, 1), (1, 2)]
+
+
+def test_a_terminated_episode_does_not_bootstrap():
+    sequence = small(lambda: Named((3,)), Pairs, replay_min_steps=3)
+
+    sequence.fill()
+
+    np.testing.assert_allclose(named(sequence)[(1, 2)][:2], [1.0, 0.0])
+
+
+def test_several_steps_are_summed_with_their_discounts_and_cut_at_the_end_of_a_game():
+    sequence = small(lambda: Named((4,), reward=lambda t: 10.0**t), n_step=3, gamma=0.5, replay_min_steps=4)
+
+    sequence.fill()
+
+    assert named(sequence) == {
+        (0,): (10 + 50 + 250, 0.125, [3.0]),
+        (1,): (100 + 500 + 2_500, 0.0, [4.0]),
+        (2,): (1_000 + 5_000, 0.0, [4.0]),
+        (3,): (10_000, 0.0, [4.0]),
+    }
+
+
+def test_several_steps_bootstrap_from_the_final_observation_of_a_truncated_game():
+    sequence = small(lambda: Named((2,), "truncated"), n_step=3, gamma=0.5, replay_min_steps=3)
+
+    sequence.fill()
+
+    assert named(sequence) == {(0,): (1.5, 0.25, [2.0]), (1,): (1.0, 0.5, [2.0])}
+
+
+def transitions_by_hand(environment, lengths, end, span, n_step, gamma):
+    """Works out what may be drawn after the steps an endless ring has seen, from `Named`'s rule alone."""
+    found, action = {}, 0
+    for episode in range(environment.episode + 1):
+        length = lengths[min(episode, len(lengths) - 1)]
+        played = environment.elapsed if episode == environment.episode else length
+        for t in range(played):
+            taken, action = environment.actions[action], action + 1
+            until = min(t + n_step, length)
+            if until > played:
+                continue  # the window goes on
+            state, following = (
+                tuple(100 * episode + max(0, last - k) for k in range(span - 1, -1, -1)) for last in (t, until)
+            )
+            reward = sum(gamma ** (k - t) * (k + 1) for k in range(t, until))
+            ends = until == length and end == "terminated"
+            found[(environment.name, *state)] = (taken, reward, 0.0 if ends else gamma ** (until - t), following)
+    return found
+
+
+@given(
+    lanes=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3), min_size=1, max_size=3),
+    end=st.sampled_from(["terminated", "truncated"]),
+    mode=st.sampled_from([None, AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP]),
+    span=st.integers(1, 3),
+    n_step=st.integers(1, 4),
+    steps=st.integers(12, 30),
+)
+def test_what_may_be_drawn_is_what_was_played(lanes, end, mode, span, n_step, steps):
+    made = []
+
+    class Spanned(Pairs):
+        def get_states_start(self):
+            return span
+
+        def get_feature_by_index(self, index):
+            lane = index[:, None] % self.num_envs  # which lane a state comes from belongs to its name
+            return np.concatenate([lane, self.replay.observations(index, span)[..., 0]], axis=1)
+
+    def make_one():
+        kind = Fresh if mode else Named  # gymnasium's own vectors keep final observations by reference
+        made.append(kind(lanes[len(made)], end, reward=lambda t: float(t)))
+        made[-1].name = len(made) - 1
+        return made[-1]
+
+    def make_all():
+        return SyncVectorEnv([make_one] * len(lanes), autoreset_mode=mode)
+
+    sequence = small(
+        make_all if mode else make_one,
+        Spanned,
+        num_envs=len(lanes),
+        replay_capacity_steps=120 * len(lanes),
+        replay_min_steps=12,
+        train_period_steps=len(lanes),
+        n_step=n_step,
+        gamma=0.5,
+    )
+    sequence.simulate(steps)
+
+    expected = {}
+    for environment in made:
+        expected |= transitions_by_hand(environment, environment.lengths, end, span, n_step, 0.5)
+    drawn = stored(sequence)
+    found = {
+        tuple(state.astype(int).tolist()): (action, reward, discount, tuple(following[1:].astype(int).tolist()))
+        for state, action, reward, discount, following in zip(
+            drawn["state"],
+            drawn["action"].tolist(),
+            drawn["reward"].tolist(),
+            drawn["discount"].tolist(),
+            drawn["next_state"],
+            strict=True,
+        )
+    }
+    assert found == expected
+    assert len(drawn["index"]) == len(expected)
+
+
+# --- hooks ---------------------------------------------------------------------------------------
+
+
+class Scaled(Pairs):
+    """Depends on an attribute of its own, and on the lanes."""
+
+    def __init__(self, *args, scale, **settings):
+        self.scale = scale
+        super().__init__(*args, **settings)
+
+    def get_feature_by_index(self, index):
+        newest = self.replay.observations(index)[:, 0]
+        before = np.where(self.replay.ring.age[self.replay.ring.slot(index)] > 0, index - self.num_envs, index)
+        return self.scale * (newest - self.replay.observations(before)[:, 0])
+
+    def get_reward_by_index(self, index):
+        return self.scale * self.replay.rewards(index)
+
+
+def test_hooks_may_use_attributes_and_the_lanes_in_training_and_in_the_twin():
+    sequence = small(lambda: Named((9,)), Scaled, scale=7.0, num_envs=4)
+    sequence.simulate(20)
+    assert sequence[0]["state"].max() == 7.0 == sequence[0]["state"].max()
+    assert set(np.ravel(stored(sequence)["state"]).tolist()) == {0.0, 7.0}
+    assert set(stored(sequence)["reward"].tolist()) == {7.0}
+
+    twin = sequence.create_validation_instance(0.0, num_envs=3)
+    for _ in range(3):
+        twin.simulate_single()
+
+    transition = twin.get_latest_transition()
+    assert transition["state"].tolist() == [[7.0]] * 3
+    assert transition["reward"].tolist() == [7.0] * 3
+
+
+def test_a_hook_of_terminals_is_asked_in_training_and_in_the_twin():
+    class Early(Pairs):
+        def get_terminal(self, step):
+            return step.observation[:, 0] % 100 == self.early
+
+    Early.early = 2
+    sequence = small(lambda: Named((4,)), Early)
+    sequence.fill()
+    assert {state for state, (_, discount, _) in named(sequence).items() if not discount} == {(0, 1)}
+
+    twin = sequence.create_validation_instance(0.0, num_envs=1)
+    ends = []
+    for _ in range(4):
+        twin.simulate_single()
+        ends.append((twin.get_latest_terminal().item(), twin.get_latest_episode_end().item()))
+    assert ends == [(False, False), (True, False), (False, False), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("hook", "call"),
+    [
+        ("get_states_start()", lambda s: s.get_states_start()),
+        ("get_feature_by_index(index)", lambda s: s.get_feature_by_index(np.zeros(1, int))),
+        ("get_reward_by_index(index)", lambda s: s.get_reward_by_index(np.zeros(1, int))),
+    ],
+)
+def test_a_missing_hook_is_named(hook, call):
+    class Bare(SynchronousSequence):
+        pass
+
+    bare = Bare.__new__(Bare)
+    with pytest.raises(NotImplementedError) as raised:
+        call(bare)
+    assert str(raised.value) == f"Bare must define {hook}."
+
+
+# --- acting --------------------------------------------------------------------------------------
+
+
+def greedy_to(action):
+    return lambda features: np.eye(3)[[action] * len(features)]
+
+
+def test_actions_are_random_in_the_fill_and_the_policys_after_it():
+    sequence = small(lambda: Named(None, num_actions=3), epsilon=0.0, replay_min_steps=30, policy=greedy_to(2))
+    sequence.fill()
+    assert set(stored(sequence)["action"].tolist()) == {0, 1, 2}
+
+    sequence.simulate(20)
+
+    assert sequence.replay.actions(np.arange(30, 50)).tolist() == [2] * 20
+    assert sequence.get_action().tolist() == [2]
+
+
+def test_of_equal_values_the_first_is_taken():
+    sequence = small(lambda: Named(None, num_actions=3), epsilon=0.0, policy=lambda features: np.ones((1, 3)))
+    sequence.simulate(20)
+
+    assert sequence.replay.actions(np.arange(4, 20)).tolist() == [0] * 16
+
+
+def test_a_random_policy_is_epsilon_one_and_without_a_policy_actions_are_uniform():
+    for settings in ({"epsilon": 1.0, "policy": greedy_to(2)}, {"epsilon": 0.0}):
+        sequence = small(lambda: Named(None, num_actions=3), **settings)
+        sequence.simulate(60)
+        counts = np.bincount(sequence.replay.actions(np.arange(60)), minlength=3)
+        assert counts.min() > 10
+
+
+def test_epsilon_is_read_at_the_steps_made_so_far():
+    read = []
+    sequence = small(
+        lambda: Named(None, num_actions=3), epsilon=lambda steps: read.append(steps) or 0.25, policy=greedy_to(2)
+    )
+    assert sequence.epsilon == 0.25
+    sequence.simulate(7)
+
+    assert read == [0, 4, 5, 6]
+
+
+@pytest.mark.case("B030")
+def test_epsilon_counts_agent_steps():
+    schedule = LinearSchedule(1.0, 0.1, decay_steps=1_000_000)
+    sequence = small(Named, epsilon=schedule)
+    state = sequence.get_state()
+
+    epsilons = {}
+    for steps in (0, 250_000, 500_000, 1_000_000, 2_000_000):
+        state["simulation"]["steps"] = steps
+        sequence.set_state(state)
+        epsilons[steps] = sequence.epsilon
+
+    assert epsilons == pytest.approx({0: 1.0, 250_000: 0.775, 500_000: 0.55, 1_000_000: 0.1, 2_000_000: 0.1})
+
+
+def test_an_action_belongs_to_the_observation_that_it_was_chosen_by():
+    sequence = small(StepNumber, epsilon=0.0, policy=lambda features: np.eye(1_000)[features[:, 0].astype(int)])
+    sequence.simulate(50)
+
+    drawn = stored(sequence)
+    late = drawn["index"] >= 4
+    np.testing.assert_array_equal(drawn["state"][late, 0], drawn["action"][late])
+    assert np.count_nonzero(late) == 46
+
+
+def test_a_policy_is_asked_once_for_all_lanes():
+    shapes = []
+    sequence = small(Named, num_envs=4, policy=lambda features: shapes.append(features.shape) or np.zeros((4, 2)))
+    sequence.simulate(12)
+
+    assert shapes == [(4, 1), (4, 1)]
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4, 1), (1, 2), (8, 2), (2,), (4, 2, 1)])
+def test_action_values_of_another_shape_are_refused(shape):
+    sequence = small(Named, num_envs=4, policy=lambda features: np.zeros(shape))
+    sequence.fill()
+    text = f"A policy must return action values [N, A] = (4, 2). Received: shape={shape}"
+
+    for call in (sequence.simulate_single, sequence.get_action):
+        with pytest.raises(ValueError) as raised:
+            call()
+        assert str(raised.value) == text
+
+    twin = sequence.create_validation_instance(0.1, num_envs=4)
+    twin.policy = sequence.policy
+    with pytest.raises(ValueError) as raised:
+        twin.simulate_single()
+    assert str(raised.value) == text
+
+
+@pytest.mark.case("B081")
+def test_an_environment_whose_actions_begin_at_one_gets_ones_and_twos_alone():
+    made = []
+
+    def make():
+        made.append(Named((5,), num_actions=2, start=1))
+        return made[-1]
+
+    sequence = small(make, num_envs=2, policy=hashed, epsilon=0.5, replay_min_steps=20)
+    sequence.simulate(60)
+    twin = sequence.create_validation_instance(0.5, num_envs=1)
+    twin.policy = hashed
+    for _ in range(30):
+        twin.simulate_single()
+
+    assert sequence.num_actions == 2 == twin.num_actions
+    assert [set(environment.actions) for environment in made] == [{1, 2}] * 3
+    assert set(stored(sequence)["action"].tolist()) == {0, 1}
+
+
+# --- simulating ----------------------------------------------------------------------------------
+
+
+def test_simulate_takes_whole_decisions():
+    sequence = small(Named, num_envs=4)
+    sequence.simulate(5)
+    assert sequence.steps == 8
+    sequence.simulate(0)
+    assert sequence.steps == 8
+
+
+def test_a_fill_of_several_lanes_takes_whole_decisions():
+    sequence = small(Named, num_envs=4, replay_min_steps=6)
+    sequence.fill()
+
+    assert sequence.steps == 8
+
+
+def test_update_k_is_due_every_train_period():
+    sequence = small(Named, train_period_steps=3, policy=hashed)
+    sequence.fill()
+    steps = []
+    for _ in range(4):
+        assert sequence.is_step_due()
+        sequence.produce_batch(hashed)
+        steps.append((sequence.batches, sequence.steps))
+
+    assert steps == [(1, 7), (2, 10), (3, 13), (4, 16)]
+
+
+def test_no_other_thread_looks_while_a_step_is_made():
+    free = []
+
+    class Watching(Named):
+        def step(self, action):
+            thread = threading.Thread(target=lambda: free.append(sequence._lock.acquire(blocking=False)))
+            thread.start()
+            thread.join()
+            return super().step(action)
+
+    sequence = small(Watching)
+    sequence.simulate_single()
+    sequence.fill()
+    sequence.produce_batch(hashed)
+
+    assert free == [False] * 8
+
+
+@pytest.mark.case("B027")
+def test_a_reward_that_is_no_number_stops_the_sequence_at_its_step():
+    sequence = small(lambda: Breaking(37, "reward"), replay_min_steps=20)
+    sequence.simulate(36)
+    before = sequence.replay.ring.written.copy()
+
+    with pytest.raises(ValueError, match=r"not finite at step 37, in lane 0\. Received: reward=nan"):
+        sequence.simulate_single()
+
+    assert sequence.steps == 36
+    np.testing.assert_array_equal(sequence.replay.ring.written, before)
+
+
+@pytest.mark.parametrize("what", ["raise", "observation"])
+def test_what_an_environment_does_wrong_stops_the_sequence_and_stores_nothing(what):
+    sequence = small(lambda: Breaking(37, what))
+    sequence.simulate(36)
+
+    with pytest.raises((RuntimeError, ValueError), match="^boom$|observation that is not finite"):
+        sequence.simulate(5)
+    assert (sequence.steps, len(sequence.replay.ring)) == (36, 37)
+
+    sequence.simulate(2)  # goes on with a new episode
+    sequence.replay.ring.check_valid()
+    assert names(sequence.get_latest_observation()) == [102]
+    assert (36,) not in named(sequence)
+
+
+# --- a user's vector environment -----------------------------------------------------------------
+
+
+@pytest.mark.case("B076")
+def test_rows_of_resets_are_neither_stored_nor_counted():
+    sequence = small(lambda: SyncVectorEnv([lambda: Named((3,))] * 2), num_envs=None)
+    for _ in range(8):
+        sequence.simulate_single()
+
+    assert sequence.num_envs == 2
+    assert sequence.steps == 12
+    assert len(stored(sequence)["index"]) == 12
+    assert len(sequence.replay.ring) == 12 + 2 * 3  # final observations, and first ones of the next episodes
+    assert named(sequence) == {
+        (100 * episode + t,): (1.0, 0.0 if t == 2 else pytest.approx(0.99), [100.0 * episode + t + 1])
+        for episode in (0, 1)
+        for t in range(3)
+    }
+
+
+@pytest.mark.parametrize("mode", ["sync", None])
+def test_gymnasiums_vector_of_cartpole_trains_and_evaluates(mode):
+    sequence = small(
+        lambda: gymnasium.make_vec("CartPole-v1", 2, vectorization_mode=mode),
+        num_envs=2,
+        replay_capacity_steps=200,
+        policy=hashed,
+    )
+    sequence.simulate(150)
+    twin = sequence.create_validation_instance(1.0, num_envs=8)
+    twin.reseed(1)
+    for _ in range(60):
+        twin.simulate_single()
+
+    assert sequence[0]["state"].shape == (32, 4)
+    assert sequence.episodes > 2 and sequence.episode_return_sum == sequence.episode_length_sum
+    assert np.all(sequence[0]["reward"] == 1)
+    assert twin.num_envs == 2
+    assert twin.episode_number.max() > 1
+
+
+@pytest.mark.case("B083")
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_stacks_of_a_vectorised_emulator_are_plain_observations(mode):
+    import ale_py
+
+    def make():
+        return ale_py.AtariVectorEnv("breakout", 2, autoreset_mode=mode, max_num_frames_per_episode=60)
+
+    sequence = small(make, num_envs=None, replay_capacity_steps=200)
+    sequence.simulate(60)
+    twin = sequence.create_validation_instance(1.0)
+    for _ in range(34):
+        twin.simulate_single()
+
+    assert sequence.state_shape == (4, 84, 84) and sequence.state_dtype == np.uint8
+    assert sequence[0]["state"].shape == (32, 4, 84, 84)
+    assert sequence.steps == 60 and sequence.episodes >= 2
+    assert np.all(stored(sequence)["discount"] > 0)  # the frame limit truncates
+    assert twin.episode_number.min() >= 1
+    newest, before = sequence.get_feature_by_index(np.array([9, 7]))
+    np.testing.assert_array_equal(newest[:3], before[1:])  # newest last
+
+
+# --- inside a fit --------------------------------------------------------------------------------
+
+
+def test_inside_a_fit_only_its_feed_steps_the_sequence():
+    sequence = small(Named)
+    feed = sequence.attach(hashed)
+    text = "A fit is running on this sequence; only that fit may step it or attach to it."
+    for call in (sequence.simulate_single, lambda: sequence.simulate(1), lambda: sequence.attach(hashed)):
+        with pytest.raises(RuntimeError) as raised:
+            call()
+        assert str(raised.value) == text
+    assert sequence[0]["state"].shape == (32, 1)
+
+    feed.close()
+    sequence.simulate(1)
+
+    assert sequence.steps == 5
+
+
+def test_a_fit_of_another_model_is_refused():
+    with pytest.raises(ValueError, match=r"A sequence is trained on with `agent\.fit\(sequence\)` of a dqn_lab agent"):
+        small(Named).on_epoch_begin()
+
+
+@pytest.mark.parametrize(("name", "value"), [("workers", 2), ("use_multiprocessing", True)])
+def test_more_than_one_producer_is_refused(name, value):
+    sequence = small(Named)
+    setattr(sequence, name, value)
+
+    with pytest.raises(
+        ValueError, match=rf"Minibatches must come from one thread, in order\. Received: .*{name}={value}"
+    ):
+        sequence.attach(hashed)
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"batch_size": 0}, ValueError, "`batch_size` must be at least 1. Received: batch_size=0"),
+        ({"batch_size": 1.5}, TypeError, "`batch_size` must be an integer. Received: batch_size=1.5"),
+        ({"updates_per_epoch": 0}, ValueError, "`updates_per_epoch` must be at least 1. Received: updates_per_epoch=0"),
+        ({"seed": -1}, ValueError, "`seed` must be at least 0. Received: seed=-1"),
+        ({"seed": None}, TypeError, "`seed` must be an integer. Received: seed=None"),
+        ({"gamma": 1.01}, ValueError, "`gamma` must lie within 0 and 1. Received: gamma=1.01"),
+        ({"gamma": np.nan}, ValueError, "`gamma` must lie within 0 and 1. Received: gamma=nan"),
+        ({"gamma": "0.9"}, TypeError, "`gamma` must be a number. Received: gamma='0.9'"),
+        ({"epsilon": 1.5}, ValueError, "`epsilon` must lie within 0 and 1. Received: epsilon=1.5"),
+        ({"epsilon": None}, TypeError, "`epsilon` must be a number. Received: epsilon=None"),
+        ({"n_step": 0}, ValueError, "`n_step` must be at least 1. Received: n_step=0"),
+        (
+            {"feeding": "both"},
+            ValueError,
+            "`feeding` must be one of auto, overlap, alternate. Received: feeding='both'",
+        ),
+        (
+            {"policy": 3},
+            TypeError,
+            "`policy` must be a callable, features [N, ...] -> action values [N, A], or None. Received: policy=3",
+        ),
+        (
+            {"num_envs": 3},
+            ValueError,
+            "`num_envs` must divide `train_period_steps` or be a multiple of it. "
+            "Received: num_envs=3, train_period_steps=4",
+        ),
+        (
+            {"replay_min_steps": 65},
+            ValueError,
+            "`replay_min_steps` must not exceed `replay_capacity_steps`. "
+            "Received: replay_min_steps=65, replay_capacity_steps=64",
+        ),
+    ],
+)
+def test_arguments_are_checked(settings, error, text):
+    with pytest.raises(error) as raised:
+        small(Named, **settings)
+    assert str(raised.value) == text
+
+
+@pytest.mark.parametrize("name", ["replay_capacity_steps", "replay_min_steps", "updates_per_epoch", "epsilon"])
+def test_what_every_run_must_decide_has_no_default(name):
+    settings = {key: value for key, value in SETTINGS.items() if key != name}
+
+    with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{name}'"):
+        EnvironmentSequence(Named, **settings)
+
+
+@pytest.mark.case("B056")
+def test_an_option_that_a_sequence_does_not_have_is_refused_by_its_name():
+    with pytest.raises(TypeError) as raised:
+        small(lambda: gymnasium.make("CartPole-v1"), terminal_on_life_loss=True)
+
+    assert "'terminal_on_life_loss'" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.case("B078")
+def test_the_old_gym_api_is_refused_through_a_sequence():
+    with pytest.raises(TypeError, match=r"this is the old gym API\. A gymnasium environment is needed.*5 values\.$"):
+        small(OldStep)[0]
+
+
+@pytest.mark.case("B079")
+def test_continuous_actions_are_refused_before_anything_is_built(monkeypatch):
+    from dqn_lab.sequences import synchronous
+
+    built = []
+    monkeypatch.setattr(synchronous, "make_replay", lambda *args, **kwargs: built.append(args))
+
+    with pytest.raises(ValueError, match=r"^Pendulum-v1: .*Discrete.*Box\("):
+        small(lambda: gymnasium.make("Pendulum-v1"))
+    assert built == []
+
+
+@pytest.mark.parametrize("index", [3, -4, 100])
+def test_an_epoch_has_as_many_looks_as_updates(index):
+    with pytest.raises(IndexError) as raised:
+        small(Named)[index]
+    assert str(raised.value) == f"The epoch has 3 updates. Received: index={index}"
+
+
+@pytest.mark.parametrize(("n", "error"), [(0, ValueError), (2.5, TypeError)])
+def test_the_number_of_draws_is_checked(n, error):
+    with pytest.raises(error, match=rf"^`n` must be .*\. Received: n={n}$"):
+        small(Named).sample_indices(n)
+
+
+@pytest.mark.parametrize(("steps", "error"), [(-1, ValueError), ("5", TypeError)])
+def test_the_number_of_steps_is_checked(steps, error):
+    with pytest.raises(error, match=rf"^`steps` must be .*\. Received: steps={steps!r}$"):
+        small(Named).simulate(steps)
+
+
+def test_a_twin_in_the_training_environment_is_refused():
+    environment = Named()
+    sequence = small(lambda: environment)
+
+    with pytest.raises(ValueError, match=r"must return a new environment at each call: evaluation would cut the train"):
+        sequence.create_validation_instance(0.1, num_envs=1)
+
+
+# --- small things --------------------------------------------------------------------------------
+
+
+def test_a_sequence_shows_its_numbers():
+    sequence = small(lambda: Named((3,)))
+    sequence.simulate(4)
+
+    assert repr(sequence) == ("EnvironmentSequence(num_envs=1, num_actions=2, steps=4, episodes=1, stored=6 of 64)")
+    assert sequence.replay_bytes == sequence.replay.ring.nbytes > 64 * 4
+    assert sequence.protocol is None
+
+
+def test_closing_closes_the_environments():
+    environment = Named()
+    small(lambda: environment).close()
+
+    assert environment.closed
+
+
+def test_its_identity_tells_environments_and_front_ends_apart():
+    identities = {
+        small(make, kind).get_identity()
+        for make in (Named, StepNumber, lambda: Named(num_actions=3))
+        for kind in (EnvironmentSequence, Pairs)
+    }
+    assert len(identities) == 6
+    assert small(Named).get_identity() == small(Named, seed=5).get_identity()
+
+
+def test_time_is_counted_by_what_it_went_to():
+    sequence = small(Named, policy=hashed)
+    sequence.fill()
+    assert sequence.seconds["environment"] > 0
+    assert sequence.seconds["acting"] == sequence.seconds["sampling"] == sequence.seconds["update"] == 0
+
+    sequence.produce_batch(hashed)
+
+    assert sequence.seconds["acting"] > 0 and sequence.seconds["sampling"] > 0
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "asked", "chosen", "reason"),
+    [
+        (4, "overlap", "overlap", "as asked"),
+        (4, "alternate", "alternate", "as asked"),
+        (1, "overlap", "alternate", "overlap needs num_envs >= train_period_steps = 4"),
+    ],
+)
+def test_the_way_of_feeding_is_said_with_its_reason(num_envs, asked, chosen, reason):
+    sequence = small(Named, num_envs=num_envs, feeding=asked)
+
+    assert (sequence.feeding, sequence.feeding_reason) == (chosen, reason)
+
+
+def test_a_vector_environment_with_resets_of_its_own_is_fed_in_turns():
+    sequence = small(lambda: SyncVectorEnv([Named] * 4), num_envs=None, feeding="overlap")
+
+    assert sequence.feeding == "alternate"
+    assert sequence.feeding_reason == "the vector environment resets its lanes in steps of their own"

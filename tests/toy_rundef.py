@@ -1,7 +1,7 @@
 """Catch at toy size: a rundef for the tests, with keys to make it misbehave."""
 
 import math
-import time
+import threading
 
 from dqn_lab.assembly import Assembly
 from dqn_lab.run import Run
@@ -57,7 +57,7 @@ def run(
                 raise RuntimeError("boom")
             while self.count == hang_at_step:
                 print("hanging", flush=True)
-                time.sleep(1000)
+                threading.Event().wait()
             return super().step(action)
 
     sequence = assembly.environment_sequence(Misbehaving)

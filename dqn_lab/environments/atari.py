@@ -9,8 +9,9 @@ import cv2
 import gymnasium
 import numpy as np
 
+from dqn_lab.arguments import require_flag, require_integer
 from dqn_lab.environments.atari_id import import_ale, resolve_game
-from dqn_lab.protocols import FrameSkip, check_flag, check_integer, check_setting
+from dqn_lab.protocols import FrameSkip, check_setting
 
 _NOOP = 0
 # A sticky emulator swallows one frame of FIRE with its probability p, four with p^4.
@@ -124,14 +125,14 @@ class Atari(gymnasium.Env):
         self.repeat_action_probability = settle("repeat_action_probability", sticky, 0.0)
         self.full_action_space = settle("full_action_space", full, False)
         self._set_up_game(fire_on_start)
-        self._set_up_pictures(check_integer("frame_size", frame_size, 1))
+        self._set_up_pictures(require_integer("frame_size", frame_size, least=1))
 
     def _set_up_game(self, fire_on_start: bool) -> None:
         game = _describe(self.rom)
         self._actions = game.all_actions if self.full_action_space else game.minimal_actions
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         meanings = self.get_action_meanings()
-        presses = check_flag("fire_on_start", fire_on_start) and "FIRE" in meanings
+        presses = require_flag("fire_on_start", fire_on_start) and "FIRE" in meanings
         self._fire = self._actions[meanings.index("FIRE")] if presses else None
         self._emulator: Any = None  # a ROM is loaded once, by the first reset, with its seed
         self._played = 0  # frames since the reset's own
@@ -236,9 +237,7 @@ class Atari(gymnasium.Env):
             ValueError: if the state is another game's.
         """
         if state["rom"] != self.rom:
-            raise ValueError(
-                f"The state must be one of {self.rom!r}. Received: rom={state['rom']!r}"
-            )
+            raise ValueError(f"The state must be one of {self.rom!r}. Received: rom={state['rom']!r}")
         if self._emulator is None:
             self._emulator = _load_emulator(self.rom, self.repeat_action_probability, 0)
         self._emulator.restoreState(import_ale().ALEState(state["emulator"]))

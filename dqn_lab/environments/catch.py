@@ -133,10 +133,7 @@ class Catch(gymnasium.Env):
             ValueError: if the state is of another variant.
         """
         if state["variant"] != self._variant:
-            raise ValueError(
-                f"The state must be of variant {self._variant!r}. "
-                f"Received: variant={state['variant']!r}"
-            )
+            raise ValueError(f"The state must be of variant {self._variant!r}. Received: variant={state['variant']!r}")
         row, column, slope = state["ball"]
         self._row, self._column, self._slope = int(row), float(column), float(slope)
         self._paddle, self._ended = int(state["paddle"]), bool(state["ended"])

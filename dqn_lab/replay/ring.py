@@ -53,6 +53,7 @@ class FrameRing:
         self.frames = np.zeros((self.capacity, *shape), dtype)  # a saved or compared ring holds nothing undefined
         for name, column_dtype in _COLUMNS.items():
             setattr(self, name, np.zeros(self.capacity, column_dtype))
+        self.action[:] = NO_ACTION
         for name, lane_dtype in _LANE_STATE.items():
             setattr(self, name, np.zeros(self.num_envs, lane_dtype))
         self._all_lanes = np.arange(self.num_envs)
@@ -142,7 +143,7 @@ class FrameRing:
         self.ending[lanes] = episode_end
 
     def abandon_episodes(self, lanes: np.ndarray | None = None) -> None:
-        """Ends the running episodes of the lanes as a truncation at their newest observation.
+        """Ends the running episodes of the lanes as truncations at their newest observations.
 
         For a lane whose environment begins anew without having ended: nothing may look across that seam. An action
         recorded in the newest observation is taken back, as what it led to was never stored.
@@ -152,7 +153,7 @@ class FrameRing:
                 they are.
         """
         lanes = self._all_lanes if lanes is None else lanes
-        lanes = lanes[(self.written[lanes] > 0) & ~self.final[lanes]]
+        lanes = lanes[self.written[lanes] > 0]
         newest = self.newest_index[lanes]
         slot = self.slot(newest)
         self.action[slot], self.reward[slot] = NO_ACTION, 0.0
@@ -233,15 +234,15 @@ class FrameRing:
 
     def _lane_rules(self, lane: int, slot: np.ndarray) -> dict[str, bool]:
         newest, before = slot[-1:], slot[-2:-1]  # empty where there is no such row
-        idle = np.all(self.action[newest] == NO_ACTION)
-        ended = np.any(self.episode_end[before]) and np.any(self.age[newest] > 0)
-        alone = len(newest) and not np.any(self.age[newest])  # an episode of one row ends only by being abandoned
+        ends = np.any(self.episode_end[newest])
+        ended = np.any(self.episode_end[before] & (self.age[newest] > 0)[: len(before)])
+        abandoned = np.any((self.age[newest] == 0) & (self.action[newest] == NO_ACTION))  # maybe, before any action
         return {
             "a lane has 0 rows or more": self.written[lane] >= 0,
-            "`ending` tells that the newest row ended its episode": self.ending[lane]
-            == np.any(self.episode_end[newest]),
-            "`final` tells that the newest row is a final observation": self.final[lane] == ended
-            or (self.final[lane] and alone and idle),
+            "`ending` tells that the newest row ended its episode": self.ending[lane] == ends,
+            "`final` tells that the newest row is a final observation": (
+                self.final[lane] == ended or (self.final[lane] and abandoned)
+            ),
         }
 
 

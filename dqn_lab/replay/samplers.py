@@ -44,7 +44,7 @@ class UniformSampler:
         for _ in range(_ROUNDS if len(self.ring) else 0):
             drawn = self._draw_stored(len(undrawn), generator)
             good = is_drawable(self.ring, drawn, self.span, self.n_step)
-            index[undrawn[good]] = drawn[good]
+            index[undrawn] = drawn
             undrawn = undrawn[~good]
             if not len(undrawn):
                 return index

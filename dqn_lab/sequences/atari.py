@@ -6,12 +6,12 @@ import cv2
 import gymnasium
 import numpy as np
 
-from dqn_lab.arguments import require_integer
+from dqn_lab.arguments import require_flag, require_integer
 from dqn_lab.environments.atari import Atari
 from dqn_lab.environments.atari_id import resolve_game
 from dqn_lab.environments.lanes import LaneStep
 from dqn_lab.exploration import uniform_actions
-from dqn_lab.protocols import Protocol, check_flag, get_protocol
+from dqn_lab.protocols import Protocol, get_protocol
 from dqn_lab.rewards import transform_reward
 from dqn_lab.sequences.synchronous import SynchronousSequence
 
@@ -73,7 +73,7 @@ class AtariSequence(SynchronousSequence):
             evaluation_frame_cap=evaluation_frame_cap,
         )
         self.stack = require_integer("stack", stack, least=1)
-        self.random_at_episode_start = check_flag("random_at_episode_start", random_at_episode_start)
+        self.random_at_episode_start = require_flag("random_at_episode_start", random_at_episode_start)
         self.game = game
         self.fire_on_start = fire_on_start
         self.frame_size = frame_size

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 import keras
 import numpy as np
@@ -215,6 +216,6 @@ class Feed(keras.utils.PyDataset):
                 raise
             self._fail()
 
-    def _fail(self) -> None:
+    def _fail(self) -> NoReturn:
         self.failed = True
         raise RuntimeError("The next minibatch could not be made.") from self.error
