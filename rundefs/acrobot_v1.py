@@ -1,6 +1,16 @@
 """Acrobot-v1 by double DQN.
 
-Paper
+Paper: Mnih et al. (2015), Human-level control through deep reinforcement learning;
+van Hasselt, Guez and Silver (2016), Deep reinforcement learning with double Q-learning.
+
+Deviations from the papers:
+1. States are six numbers: two hidden layers of 256 take the place of the convolutions.
+2. Adam, a gradient clip, a small replay and short periods, as is usual for small problems.
+3. Targets look 3 steps ahead: the only reward is -1 a step until the goal.
+4. Epsilon falls to 0.02, not 0.1: a greedy policy that swings without gaining height shows itself in
+   the replay only where hardly any random action rescues it.
+
+Expected: above the threshold of -100 (mean of 100 games) after some 60k steps, in minutes on a CPU.
 """
 
 import math
@@ -13,30 +23,30 @@ def run(
     *,
     seed: int = 0,
     protocol: str = "classic-control",
-    num_envs: int = 4,
+    num_envs: int = 1,
     replay_capacity_steps: int = 50_000,
     replay_min_steps: int = 1_000,
-    updates_per_epoch: int = 5_000,
-    train_period_steps: int = 4,
-    target_period_updates: int | None = 250,
-    batch_size: int = 128,
-    n_step: int = 1,
+    updates_per_epoch: int = 2_000,  # 4k steps
+    train_period_steps: int = 2,
+    target_period_updates: int | None = 500,
+    batch_size: int = 64,
+    n_step: int = 3,
     gamma: float = 0.99,
     double: bool = True,
     dueling: bool = False,
     hidden: tuple[int, ...] = (256, 256),
     loss: str = "huber",
     optimizer: str = "adam",
-    learning_rate: float = 6.3e-4,
+    learning_rate: float = 5e-4,
     gradient_clip: float | None = 10.0,
     precision: str = "float32",
     jit_compile: bool | None = None,
     device: str = "cpu",  # a GPU is slower with networks this small
     feeding: str = "auto",
     epsilon_start: float = 1.0,
-    epsilon_end: float = 0.05,
+    epsilon_end: float = 0.02,
     epsilon_begin_steps: int = 0,
-    epsilon_steps: int = 10_000,
+    epsilon_steps: int = 20_000,
     evaluation_epsilon: float | None = None,  # the protocol's 0
     evaluation_period_epochs: int = 1,
     evaluation_episodes: int | float = 100,
@@ -44,7 +54,7 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
-    total_steps: int | float = 100_000,
+    total_steps: int | float = 81_000,  # the fill and 20 epochs of 4k
     total_updates: int | float = math.inf,
 ) -> Run:
     """Double DQN on two hidden layers.

@@ -1,6 +1,17 @@
 """MountainCar-v0 by double DQN.
 
-Paper
+Paper: Mnih et al. (2015), Human-level control through deep reinforcement learning;
+van Hasselt, Guez and Silver (2016), Deep reinforcement learning with double Q-learning.
+
+Deviations from the papers:
+1. States are two numbers: two hidden layers of 256 take the place of the convolutions.
+2. Adam, a gradient clip, a small replay and short periods, as is usual for small problems.
+3. Targets look 5 steps ahead: the only reward is -1 a step until the goal.
+4. Epsilon falls to 0.05 within 5,000 steps. Random actions never reach the goal; values that begin at
+   0, above every true one, do: what has been tried looks worse than what has not.
+5. The time limit of 200 steps truncates: it is bootstrapped past, not taken for an end.
+
+Expected: above the threshold of -110 (mean of 100 games) after some 80k steps, in minutes on a CPU.
 """
 
 import math
@@ -13,14 +24,14 @@ def run(
     *,
     seed: int = 0,
     protocol: str = "classic-control",
-    num_envs: int = 4,
+    num_envs: int = 1,
     replay_capacity_steps: int = 50_000,
     replay_min_steps: int = 1_000,
-    updates_per_epoch: int = 5_000,
-    train_period_steps: int = 4,
-    target_period_updates: int | None = 250,
-    batch_size: int = 128,
-    n_step: int = 1,
+    updates_per_epoch: int = 2_000,  # 4k steps
+    train_period_steps: int = 2,
+    target_period_updates: int | None = 500,
+    batch_size: int = 64,
+    n_step: int = 5,
     gamma: float = 0.99,
     double: bool = True,
     dueling: bool = False,
@@ -36,7 +47,7 @@ def run(
     epsilon_start: float = 1.0,
     epsilon_end: float = 0.05,
     epsilon_begin_steps: int = 0,
-    epsilon_steps: int = 40_000,
+    epsilon_steps: int = 5_000,
     evaluation_epsilon: float | None = None,  # the protocol's 0
     evaluation_period_epochs: int = 1,
     evaluation_episodes: int | float = 100,
@@ -44,7 +55,7 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
-    total_steps: int | float = 120_000,
+    total_steps: int | float = 121_000,  # the fill and 30 epochs of 4k
     total_updates: int | float = math.inf,
 ) -> Run:
     """Double DQN on two hidden layers.
