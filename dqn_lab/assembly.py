@@ -140,10 +140,7 @@ class Assembly:
         final = self.protocol.final_epsilon
         final = self["epsilon_end"] if final is None else final
         if final is None:
-            raise ValueError(
-                f"`epsilon_end` must be given: {self.protocol.name} has none. "
-                "Received: epsilon_end=None"
-            )
+            raise ValueError(f"`epsilon_end` must be given: {self.protocol.name} has none. Received: epsilon_end=None")
         return LinearSchedule(
             require_fraction("epsilon_start", self["epsilon_start"]),
             require_fraction("epsilon_end", final),

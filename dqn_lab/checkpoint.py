@@ -86,8 +86,7 @@ def read_manifest(path: Path) -> dict:
         raise ValueError(f"a checkpoint has a {MANIFEST}. Received: {path}") from None
     if manifest["format"] > FORMAT:
         raise ValueError(
-            f"this version reads checkpoints up to format {FORMAT}. "
-            f"Received: {path} of format {manifest['format']}"
+            f"this version reads checkpoints up to format {FORMAT}. Received: {path} of format {manifest['format']}"
         )
     return manifest
 
@@ -111,9 +110,7 @@ def complete_checkpoints(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     found = [one for one in directory.iterdir() if one.name.isdecimal()]
-    return sorted(
-        (one for one in found if (one / MANIFEST).is_file()), key=lambda one: int(one.name)
-    )
+    return sorted((one for one in found if (one / MANIFEST).is_file()), key=lambda one: int(one.name))
 
 
 def keep_newest(directory: Path, count: int) -> None:

@@ -80,8 +80,7 @@ class Rundef:
         missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if missing:
             raise SettingError(
-                f"{self.name} needs a value for {missing[0]}: --set {missing[0]}=VALUE. "
-                f"Received: {missing[0]} not set"
+                f"{self.name} needs a value for {missing[0]}: --set {missing[0]}=VALUE. Received: {missing[0]} not set"
             )
         return values
 
@@ -96,8 +95,7 @@ class Rundef:
         built = self.run(**arguments)
         if not isinstance(built, Run):
             raise RundefError(
-                f"`run` of a rundef must return a dqn_lab.Run ({self.path}). "
-                f"Received: {type(built).__name__}"
+                f"`run` of a rundef must return a dqn_lab.Run ({self.path}). Received: {type(built).__name__}"
             )
         return built
 

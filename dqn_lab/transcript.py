@@ -45,6 +45,9 @@ class Transcript:
 
     def __exit__(self, *error) -> None:
         self.clear_status()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, _Tee):
+                stream.write_rest()
         logger = logging.getLogger(_LOGGER)
         logger.removeHandler(self._handler)
         sys.stdout, sys.stderr, logger.level, logger.propagate = self._outer.pop()
@@ -108,7 +111,7 @@ class Transcript:
             if self._live is None:
                 stream.write(_encodable(text, stream.encoding))
             else:  # above the status line
-                self._live.console.print(text.rstrip("\n"), markup=False, highlight=False)
+                self._live.console.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
             (self._log or self._kept).write(text)
 
 
@@ -126,6 +129,12 @@ class _Tee(io.TextIOBase):
         if newline:
             self._transcript._write(self._stream, lines + newline)
         return len(text)
+
+    def write_rest(self) -> None:
+        """Writes a last line that has no end."""
+        if self._partial:
+            self._transcript._write(self._stream, self._partial)
+            self._partial = ""
 
     def flush(self) -> None:
         self._stream.flush()

@@ -59,8 +59,8 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
-    total_steps: int | float = 200_000_000 // 4,  # 200M frames / 4 = 250 epochs
-    total_updates: int | float = math.inf,
+    total_steps: int | float = math.inf,
+    total_updates: int | float = 250 * 50_000,  # 50M steps after the fill = 200M frames
 ) -> Run:
     """Double DQN on the Nature network."""
     assembly = Assembly(locals())

@@ -5,7 +5,7 @@ import fractions
 import numpy as np
 import pytest
 
-from dqn_lab.arguments import require_choice, require_fraction, require_integer
+from dqn_lab.arguments import require_choice, require_flag, require_fraction, require_integer
 
 
 def refusal(kind, check, *arguments, **named):
@@ -30,6 +30,17 @@ def test_what_is_no_integer_is_refused(value):
 def test_an_integer_below_the_least_is_refused(value, least):
     text = refusal(ValueError, require_integer, "count", value, least=least)
     assert text == f"`count` must be at least {least}. Received: count={value}"
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_flags_come_back(value):
+    assert require_flag("double", value) is value
+
+
+@pytest.mark.parametrize("value", [1, 0, None, "True", np.True_, []])
+def test_what_is_no_flag_is_refused(value):
+    text = refusal(TypeError, require_flag, "double", value)
+    assert text == f"`double` must be True or False. Received: double={value!r}"
 
 
 @pytest.mark.parametrize("value", [0, 1, 0.5, np.float32(0.5), fractions.Fraction(1, 2), np.int64(1)])

@@ -276,9 +276,11 @@ def test_a_network_that_cannot_be_copied_leaves_the_untrained_score_out(said):
 
 def test_initial_states_are_valued_in_batches_of_one_size():
     agent = StubAgent()
-    _, (logs,) = run([1.0], epochs=1, agent=agent, num_initial_states=250)
-    assert [size for size in agent.states_seen if size != 2] == [100, 100, 100]
-    assert logs["initial_state_value"] == pytest.approx(np.arange(1, 126).mean())
+    _, (logs,) = run([1.0], epochs=1, agent=agent, num_initial_states=250, num_envs=3)
+    assert [size for size in agent.states_seen if size != 3] == [100, 100, 100]
+    restart, lane = np.divmod(np.arange(250), 3)  # rows 0 to 49 fill the last batch and count once
+    assert logs["initial_state_value"] == pytest.approx(np.maximum(restart + 1, lane).mean())
+    assert logs["td_error"] == pytest.approx(np.abs(0.9 - lane).mean())
 
 
 def test_no_initial_states_leave_their_figures_out(said):
@@ -305,15 +307,16 @@ def test_a_continued_run_carries_the_last_evaluation_and_the_count_on():
     constructor, tape = Scripted([1.0, 2.0]), Tape()
     first = make_evaluation(constructor, period_epochs=3)
     StubAgent().fit(2, [first, tape])
-    continued = make_evaluation(Scripted([0.0, 7.0]), period_epochs=3)
+    constructor = Scripted([7.0])
+    continued = make_evaluation(constructor, period_epochs=3)
     continued.set_state(first.get_state())
     partial, agent = StubAgent(), StubAgent()
     partial.sequence.epoch_complete = False
     partial.fit(1, [continued, tape])
     agent.fit(1, [continued, tape])
-    assert [each["eval_return_mean"] for each in tape.logs[:3]] == [1, 1, 1]
-    assert continued.complete_epochs == 3
+    assert [each["eval_return_mean"] for each in tape.logs] == [1, 1, 1, 7]
     assert tape.logs[3]["baseline_untrained_return_mean"] == -25.0
+    assert len(constructor.made[0].policies) == 2  # the random one and the agent's
 
 
 def test_it_refuses_a_model_that_is_no_agent():

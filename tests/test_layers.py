@@ -19,7 +19,7 @@ LINES = (
     "agents",
     "evaluation initial_states checkpoint",
     "callbacks",
-    "interruption run_directory transcript rundef_keys rundef_values rundef run",
+    "interruption run_directory transcript rundef_keys rundef_values rundef inspection run assembly",
     "rundefs",
     "cli",
 )

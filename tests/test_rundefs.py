@@ -98,7 +98,8 @@ def test_breakout_has_the_original_dqn_parameters():
     assert (values["replay_capacity_steps"], values["replay_min_steps"]) == (1_000_000, 50_000)
     assert (values["train_period_steps"], values["target_period_updates"]) == (4, 10_000)
     assert (values["epsilon_steps"], values["epsilon_begin_steps"]) == (250_000, 0)
-    assert (values["updates_per_epoch"], values["total_steps"]) == (50_000, 50_000_000)
+    assert (values["updates_per_epoch"], values["total_updates"]) == (50_000, 250 * 50_000)
+    assert values["total_updates"] * 4 * 4 == 200_000_000  # steps per update, frames per step
     assert values["evaluation_episodes"] == math.inf
 
 

@@ -44,7 +44,7 @@ def test_what_was_printed_before_the_log_is_in_it_too(tmp_path, capsys):
     assert printed.err == "to stderr\n"
 
 
-def test_the_loggers_messages_are_printed_and_a_warning_says_so(tmp_path, capsys):
+def test_the_loggers_messages_are_printed_once_and_a_warning_says_so(tmp_path, capsys, caplog):
     logger = logging.getLogger("dqn_lab")
     before = (logger.level, logger.propagate, list(logger.handlers))
     with Transcript() as transcript:
@@ -53,6 +53,7 @@ def test_the_loggers_messages_are_printed_and_a_warning_says_so(tmp_path, capsys
         logger.warning("no file")
         logger.debug("not shown")
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
+    assert caplog.records == []  # the root logger's handlers would print them again
     assert capsys.readouterr().out == "sampled 3 states\nwarning: no file\n"
     assert (tmp_path / "log.txt").read_text() == "sampled 3 states\nwarning: no file\n"
 
@@ -91,7 +92,8 @@ def test_lines_are_written_whole(tmp_path):
         print("half", end="")
         transcript.note("between")
         print(" whole")
-    assert (tmp_path / "log.txt").read_text() == "between\nhalf whole\n"
+        print("the end", end="")
+    assert (tmp_path / "log.txt").read_text() == "between\nhalf whole\nthe end"
 
 
 @pytest.mark.case("B117")
@@ -111,13 +113,14 @@ def test_on_a_terminal_the_status_line_is_drawn_and_not_logged(tmp_path, monkeyp
         assert transcript.interactive
         transcript.open_log(tmp_path / "log.txt")
         transcript.show_status("12 updates [x]", 0.5)
-        print("a [line] above")
+        print("a [line] above " + "of more than a hundred and twenty columns " * 3)
         transcript.show_status("13 updates", 0.6)
     screen = terminal.getvalue()
     assert "12 updates" in screen
     assert "13 updates" in screen
-    assert "a [line] above\n" in screen
-    assert (tmp_path / "log.txt").read_text() == "a [line] above\n"
+    line = "a [line] above " + "of more than a hundred and twenty columns " * 3 + "\n"
+    assert line in screen  # not broken where the terminal ends
+    assert (tmp_path / "log.txt").read_text() == line
 
 
 @pytest.mark.parametrize(("name", "value"), [("JPY_PARENT_PID", "3"), ("TERM", "dumb")])

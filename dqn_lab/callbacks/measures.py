@@ -56,9 +56,7 @@ COLUMNS: tuple[Measure, ...] = (
 )
 
 BASELINES: tuple[Measure, ...] = (
-    Measure(
-        "baseline_random_return_mean", "baseline/random_return", "score", "of the random policy"
-    ),
+    Measure("baseline_random_return_mean", "baseline/random_return", "score", "of the random policy"),
     Measure(
         "baseline_untrained_return_mean",
         "baseline/untrained_return",
@@ -68,6 +66,4 @@ BASELINES: tuple[Measure, ...] = (
 )
 
 # These hold between evaluations; the logs carry the last one on.
-OF_EVALUATION = frozenset(
-    [one.key for one in COLUMNS if one.tag.startswith("eval/")] + [one.key for one in BASELINES]
-)
+OF_EVALUATION = frozenset([one.key for one in COLUMNS if one.tag.startswith("eval/")] + [one.key for one in BASELINES])

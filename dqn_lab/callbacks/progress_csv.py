@@ -10,9 +10,7 @@ import keras
 from dqn_lab.callbacks.measures import COLUMNS
 from dqn_lab.callbacks.metrics import Metrics
 
-_WHOLE = frozenset(
-    one.key for one in COLUMNS if one.unit in ("frames", "updates", "epochs", "episodes")
-) | {"steps"}
+_WHOLE = frozenset(one.key for one in COLUMNS if one.unit in ("frames", "updates", "epochs", "episodes")) | {"steps"}
 
 
 class ProgressCSV(keras.callbacks.Callback):

@@ -43,8 +43,7 @@ class TensorBoardScalars(keras.callbacks.Callback):
         super().__init__()
         if log_period_updates < 1:
             raise ValueError(
-                "`log_period_updates` must be at least 1. "
-                f"Received: log_period_updates={log_period_updates}"
+                f"`log_period_updates` must be at least 1. Received: log_period_updates={log_period_updates}"
             )
         self._directory = str(directory)
         self._metrics = metrics

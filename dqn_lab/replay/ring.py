@@ -234,15 +234,12 @@ class FrameRing:
 
     def _lane_rules(self, lane: int, slot: np.ndarray) -> dict[str, bool]:
         newest, before = slot[-1:], slot[-2:-1]  # empty where there is no such row
-        ends = np.any(self.episode_end[newest])
-        ended = np.any(self.episode_end[before] & (self.age[newest] > 0)[: len(before)])
-        abandoned = np.any((self.age[newest] == 0) & (self.action[newest] == NO_ACTION))  # maybe, before any action
+        ends, ended = np.any(self.episode_end[newest]), np.any(self.episode_end[before])
+        begins = np.any((self.age[newest] == 0) & (self.action[newest] == NO_ACTION))  # may have been abandoned
         return {
             "a lane has 0 rows or more": self.written[lane] >= 0,
             "`ending` tells that the newest row ended its episode": self.ending[lane] == ends,
-            "`final` tells that the newest row is a final observation": (
-                self.final[lane] == ended or (self.final[lane] and abandoned)
-            ),
+            "`final` tells that the newest row is a final observation": self.final[lane] == ended or begins,
         }
 
 

@@ -102,20 +102,22 @@ class Feed(keras.utils.PyDataset):
         self._ready = carried  # made, and not yet handed to Keras
         self._values: tuple | None = None  # (values or None,), once the generator is to make a batch
         self._changed = threading.Condition()
-        self._probe: dict[str, np.ndarray] | None = None
+        self._length = len(sequence)
+        self._empty: dict[str, np.ndarray] = {}
         self._iterator = None
 
     def __len__(self) -> int:
-        return len(self._sequence)
+        return self._length
 
     def __getitem__(self, index: int) -> dict[str, np.ndarray]:
         if not self._begun:  # Keras looks at shapes and dtypes
-            self._probe = self._sequence[index]
-            return self._probe
+            probe = self._sequence[index]
+            self._empty = {key: np.empty((0, *value.shape[1:]), value.dtype) for key, value in probe.items()}
+            return probe
         with self._changed:
             self._changed.wait_for(self._may_go_on)
             if self._closed:
-                return self._probe  # to a generator that nobody listens to; an exception would be printed
+                return self._empty  # to a generator that nobody listens to; an exception would be printed
             if self._ready is not None:
                 batch, self._ready = self._ready, None
                 return batch
@@ -132,7 +134,7 @@ class Feed(keras.utils.PyDataset):
         """Readies the epoch; with `overlap` its first batch, which nothing can overlap with, is set going."""
         self._sequence.fill()
         self._sequence.epoch_complete = False
-        self._begun, self.left = True, len(self)
+        self._begun, self.left = True, self._length
         if self._overlaps and self._in_flight is None:
             self._order_batch()
 
@@ -165,6 +167,7 @@ class Feed(keras.utils.PyDataset):
         """Ends the feed. What was ordered is made, here if the generator has not begun it, and carried on.
 
         So the number of steps after a stop depends on no thread's timing. What goes wrong is left in `error`.
+        TensorFlow never frees what a generator belonged to, so that a closed feed holds on to nothing.
         """
         order = None
         try:
@@ -180,7 +183,7 @@ class Feed(keras.utils.PyDataset):
                 self._closed = True
                 self._changed.notify_all()
             self._sequence.detach(self, self._in_flight)
-            self._iterator = None
+            self._sequence = self._policy = self._in_flight = self._ready = self._iterator = None
 
     def _may_go_on(self) -> bool:
         return self._closed or self._ready is not None or self._values is not None

@@ -1,0 +1,671 @@
+"""The feed: no decision is late, no step depends on a thread's timing, and nothing is lost on the way to the caller."""
+
+import contextlib
+import gc
+import threading
+import weakref
+
+import feeding_worlds as worlds
+import keras
+import numpy as np
+import pytest
+from feeding_worlds import At, Idle, NumberedSequence, StopAfter, echo_agent, wait_for
+
+from dqn_lab.agents.dqn import DQN
+from dqn_lab.sequences.feed import Feed, choose_feeding
+
+MODES = ("alternate", "overlap")
+both_modes = pytest.mark.parametrize("feeding", MODES)
+
+
+# Which way of feeding.
+
+
+@pytest.mark.parametrize(
+    ("changed", "feeding", "reason"),
+    [
+        ({}, "alternate", "updates use all 2 cores"),
+        ({"cores": 7}, "alternate", "updates use all 7 cores"),
+        ({"cores": 8}, "overlap", "8 cores"),
+        ({"has_gpu": True}, "overlap", "updates run on a GPU"),
+        ({"asked": "overlap"}, "overlap", "as asked"),
+        ({"asked": "alternate", "has_gpu": True}, "alternate", "as asked"),
+        ({"asked": "overlap", "num_envs": 2}, "alternate", "overlap needs num_envs >= train_period_steps = 4"),
+        ({"has_gpu": True, "num_envs": 2}, "alternate", "overlap needs num_envs >= train_period_steps = 4"),
+        (
+            {"asked": "overlap", "drops_rows": True},
+            "alternate",
+            "the vector environment resets its lanes in steps of their own",
+        ),
+    ],
+)
+def test_feeding_is_chosen_by_what_the_machine_and_the_lanes_allow(changed, feeding, reason):
+    usual = {"num_envs": 4, "train_period_steps": 4, "drops_rows": False, "has_gpu": False, "cores": 2}
+    settings = {"asked": "auto"} | usual | changed
+    assert choose_feeding(settings.pop("asked"), **settings) == (feeding, reason)
+
+
+# Which state an action is taken in, and by which weights.
+
+
+@both_modes
+@pytest.mark.parametrize("generator", ["prompt", "late"])
+def test_no_decision_is_late_across_epochs_a_stop_and_a_second_fit(feeding, generator):
+    sequence, agent = NumberedSequence(feeding), echo_agent()
+    agent.fit(sequence, epochs=2, verbose=0)
+    assert sequence.steps == 8 + 10 * 2
+    attach, feeds, iterators = sequence.attach, [], []
+
+    def attach_held(policy):
+        feed = worlds.HeldFeed.held(attach(policy))
+        next_batch = feed.next_batch
+        feed.next_batch = lambda iterator: iterators.append(iterator) or next_batch(iterator)
+        if feeds or generator == "prompt":
+            feed.release.set()
+        feeds.append(feed)
+        return feed
+
+    sequence.attach = attach_held  # the iterators stay referenced: to free one is to wait for its generator
+    agent.fit(sequence, epochs=2, verbose=0, callbacks=[StopAfter(3, ready=_Lazy(lambda: feeds[0].is_held))])
+    ahead = feeding == "overlap"
+    assert sequence.steps == 8 + (13 + ahead) * 2
+
+    release = At(2, feeds[0].release.set)
+    returned = At(3, lambda: wait_for(feeds[0].has_returned))
+    agent.fit(sequence, epochs=2, verbose=0, callbacks=[release, returned])
+    assert sequence.steps == 8 + 23 * 2
+    assert len(sequence.decisions()) == 23 * 2
+    assert sequence.late_decisions() == []
+    assert all(world.resets == 1 for world in sequence.worlds)
+
+
+@both_modes
+def test_every_stored_pair_is_of_one_state(feeding):
+    sequence, agent = NumberedSequence(feeding, num_envs=4, train_period_steps=4), echo_agent()
+    agent.fit(sequence, epochs=2, verbose=0, callbacks=[StopAfter(4)])
+    agent.fit(sequence, epochs=1, verbose=0)
+    index = sequence.replay.sampler.drawable()
+    chosen = sequence.get_transitions(index[index >= sequence.replay_min_steps])
+    assert len(chosen["action"]) == sequence.steps - sequence.replay_min_steps
+    np.testing.assert_array_equal(chosen["action"], chosen["state"][:, 0])
+    np.testing.assert_array_equal(chosen["next_state"][:, 0], chosen["state"][:, 0] + 4)
+
+
+@pytest.mark.parametrize(("num_envs", "period"), [(1, 1), (2, 2), (4, 4), (8, 4), (8, 2), (4, 1)])
+def test_overlap_acts_by_weights_exactly_one_update_older_and_an_epochs_first_step_by_the_newest(num_envs, period):
+    updates = _updates_behind_each_decision("overlap", num_envs, period)
+    share = max(num_envs // period, 1)
+    makers = range(1, 11, share)  # the updates whose minibatches need a step
+    assert updates == [number - 1 if number in (1, 6) else max(number - 2, 0) for number in makers]
+
+
+@pytest.mark.parametrize(("num_envs", "period"), [(1, 1), (1, 4), (2, 4), (4, 4), (8, 4)])
+def test_alternate_acts_by_the_newest_weights(num_envs, period):
+    updates = _updates_behind_each_decision("alternate", num_envs, period)
+    decisions, share = max(period // num_envs, 1), max(num_envs // period, 1)
+    assert updates == [number - 1 for number in range(1, 11, share) for _ in range(decisions)]
+
+
+@pytest.mark.parametrize(
+    ("feeding", "num_envs", "period"),
+    [(mode, *sizes) for mode in MODES for sizes in [(1, 1), (4, 4), (8, 4), (8, 2)]]
+    + [("alternate", 1, 4), ("alternate", 2, 4), ("overlap", 1, 4)],
+)
+def test_update_k_is_made_when_steps_reach_the_fill_plus_k_periods(feeding, num_envs, period):
+    sequence, agent = NumberedSequence(feeding, num_envs=num_envs, train_period_steps=period, fill=16), echo_agent()
+    seen = []
+
+    def look(agent):
+        seen.append(len(sequence.tape))
+
+    agent.hook = look
+    agent.fit(sequence, epochs=2, verbose=0)
+    due = [16 + number * period for number in range(1, 11)]
+    assert sequence.tape == [-(-steps // num_envs) * num_envs for steps in due]
+    ahead = sequence.feeding == "overlap"
+    assert all(number <= made <= number + ahead for number, made in enumerate(seen, start=1))
+
+
+# Who works while an update runs.
+
+
+def test_in_overlap_the_environment_is_stepped_during_an_update():
+    updating, stepped, during = threading.Event(), threading.Event(), []
+
+    def step(world):
+        if world.steps > 4 and (world.steps - 4) % 5:  # not the fill, nor an epoch's first step, beside no update
+            wait_for(updating)
+            updating.clear()
+            stepped.set()
+
+    def update(agent):
+        if agent.updates % 5 != 4:  # beside an epoch's last update nothing is made
+            updating.set()
+            wait_for(stepped)
+            stepped.clear()
+            during.append(agent.updates)
+
+    sequence = NumberedSequence("overlap", num_envs=1, train_period_steps=1, hook=step)
+    echo_agent(update).fit(sequence, epochs=2, verbose=0)
+    assert during == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert sequence.late_decisions() == []
+
+
+def test_in_alternate_the_environment_is_never_stepped_during_an_update():
+    stepped, during, order = threading.Event(), [], []
+
+    def step(world):
+        stepped.set()
+        order.append("step")
+
+    def update(agent):
+        stepped.clear()
+        order.append("update")
+        agent.network(np.ones((64, 1), np.float32))  # some work, in which a generator gone astray would get its turn
+        during.append(stepped.is_set())
+
+    sequence = NumberedSequence("alternate", num_envs=1, train_period_steps=2, hook=step)
+    echo_agent(update).fit(sequence, epochs=2, verbose=0)
+    assert during == [False] * 10
+    assert order == ["step"] * 4 + ["step", "step", "update"] * 10
+
+
+@both_modes
+def test_the_environments_are_stepped_by_the_thread_of_their_mode(feeding):
+    fitting, idents = threading.get_ident(), set()
+    sequence = NumberedSequence(feeding, hook=lambda world: idents.add(threading.get_ident() == fitting))
+    sequence.fill()
+    idents.clear()
+    echo_agent().fit(sequence, epochs=1, verbose=0)
+    assert idents == {feeding == "alternate"}
+
+
+# How an epoch ends.
+
+
+@both_modes
+def test_an_epoch_is_complete_when_all_its_updates_are_made(feeding):
+    sequence, complete = NumberedSequence(feeding), []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            complete.append(("begin", sequence.epoch_complete))
+
+        def on_train_batch_begin(self, batch, logs=None):
+            complete.append((batch, sequence.epoch_complete))
+
+        def on_epoch_end(self, epoch, logs=None):
+            complete.append(("end", sequence.epoch_complete))
+
+    echo_agent().fit(sequence, epochs=2, verbose=0, callbacks=[Look(), _StopIn(epoch=1, batch=2)])
+    batches = [(batch, False) for batch in range(5)]
+    first = [("begin", False), *batches, ("end", True)]
+    assert complete == [*first, ("begin", True), *batches[:3], ("end", False)]
+    assert sequence.epoch_complete is False
+
+
+@both_modes
+def test_a_stop_with_the_last_update_leaves_a_complete_epoch_and_nothing_ahead(feeding):
+    sequence = NumberedSequence(feeding)
+    echo_agent().fit(sequence, epochs=3, verbose=0, callbacks=[StopAfter(5)])
+    assert sequence.epoch_complete
+    assert sequence.steps == 8 + 5 * 2
+    assert sequence.get_state()["carried"] is None
+
+
+@both_modes
+def test_between_epochs_nothing_moves(feeding):
+    sequence, counts = NumberedSequence(feeding), []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            counts.append((sequence.steps, sequence.batches))
+
+    echo_agent().fit(sequence, epochs=3, verbose=0, callbacks=[Look()])
+    assert counts == [(8 + 5 * number * 2, 5 * number) for number in (1, 2, 3)]
+
+
+@both_modes
+def test_the_batch_that_no_update_took_is_the_next_fits_first(feeding):
+    sequence, agent = NumberedSequence(feeding), echo_agent(cls=Remembering)
+    agent.taken = taken = _Tape()
+    agent.fit(sequence, epochs=1, verbose=0, callbacks=[StopAfter(2)])
+    carried = sequence.get_state()["carried"]
+    agent.fit(sequence, epochs=1, verbose=0)
+    if feeding == "overlap":
+        np.testing.assert_array_equal(taken.entries[2], carried)
+    else:
+        assert carried is None
+    assert len(taken.entries) == sequence.batches == 7
+
+
+# What goes wrong on the way.
+
+
+class Remembering(Idle):
+    def train_step(self, batch):
+        self.taken.entries.append(batch["index"].numpy())
+        return super().train_step(batch)
+
+
+def _raise_at(step, error):
+    """A hook that raises in one step of lane 0, the first time that it comes there."""
+    pending = [error]
+
+    def hook(world):
+        if world.lane == 0 and world.steps == step and pending:
+            raise pending.pop()
+
+    return hook
+
+
+@pytest.mark.case("B089")
+@both_modes
+def test_an_environment_that_raises_at_step_37_is_heard_by_the_caller_of_fit(feeding):
+    sequence = NumberedSequence(
+        feeding, num_envs=1, train_period_steps=1, updates_per_epoch=50, hook=_raise_at(37, RuntimeError("boom"))
+    )
+    with pytest.raises(RuntimeError, match="^boom$"):
+        echo_agent().fit(sequence, epochs=1, verbose=0)
+    assert sequence.steps == 37
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("boom"), ValueError("boom"), StopIteration("boom"), KeyboardInterrupt("boom"), SystemExit("boom")],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_an_environment_raises_arrives_as_the_very_same_object(feeding, error):
+    error.__cause__ = cause = OSError("the disk")
+    sequence, agent = NumberedSequence(feeding, hook=_raise_at(7, error)), echo_agent()
+    with pytest.raises(type(error)) as raised:
+        agent.fit(sequence, epochs=2, verbose=0)
+    assert raised.value is error
+    assert error.__cause__ is cause
+    assert error.__context__ is None
+    assert agent.updates == 3  # fill of 4 steps a lane; the fourth update's step was the eighth
+
+
+@both_modes
+def test_after_an_environments_error_a_second_fit_begins_new_episodes_and_trains(feeding):
+    sequence = NumberedSequence(feeding, hook=_raise_at(7, RuntimeError("boom")))
+    agent = echo_agent()
+    with pytest.raises(RuntimeError, match="boom"):
+        agent.fit(sequence, epochs=2, verbose=0)
+    agent.fit(sequence, epochs=2, verbose=0)
+    assert agent.updates == 13
+    assert sequence.late_decisions() == []
+    assert [world.resets for world in sequence.worlds] == [2, 2]
+    sequence.replay.ring.check_valid()
+
+
+@pytest.mark.parametrize("generator", ["prompt", "late"])
+def test_an_error_in_a_batch_that_no_update_waits_for_arrives_too(generator):
+    error = RuntimeError("boom")
+    reached = threading.Event()
+    raises = _raise_at(4 + 3, error)
+
+    def hook(world):
+        if world.steps == 7:
+            reached.set()
+        raises(world)
+
+    sequence, agent = NumberedSequence("overlap", hook=hook), echo_agent()
+    if generator == "late":
+        attach, feeds = sequence.attach, []
+        sequence.attach = lambda policy: _hold(attach(policy), feeds)
+        ready, release = _Lazy(lambda: feeds[0].is_held), _ReleaseAtEnd(feeds)
+    else:
+        ready, release = reached, keras.callbacks.Callback()
+    with pytest.raises(RuntimeError) as raised:  # the fourth batch is being made when the third update ends the fit
+        agent.fit(sequence, epochs=1, verbose=0, callbacks=[StopAfter(3, ready=ready), release])
+    assert raised.value is error
+    assert agent.updates == 3
+    sequence.attach = type(sequence).attach.__get__(sequence)
+    agent.fit(sequence, epochs=1, verbose=0)
+    assert agent.updates == 8
+
+
+def test_what_ends_the_fit_comes_before_what_the_environment_raises_then():
+    interrupt, reached = KeyboardInterrupt(), threading.Event()
+    raises = _raise_at(4 + 3, RuntimeError("boom"))
+
+    def hook(world):
+        if world.steps == 7:
+            reached.set()
+        raises(world)
+
+    sequence = NumberedSequence("overlap", hook=hook)
+
+    def interrupted():
+        wait_for(reached)
+        raise interrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        echo_agent().fit(sequence, epochs=1, verbose=0, callbacks=[At(2, interrupted)])
+    assert raised.value is interrupt
+    assert interrupt.__notes__ == ["The environments raised too, as the fit ended: RuntimeError('boom')"]
+
+
+@both_modes
+def test_a_keyboard_interrupt_in_a_callback_passes_and_the_sequence_stays_usable(feeding):
+    before, interrupt = worlds.threads(), KeyboardInterrupt()
+    sequence, agent = NumberedSequence(feeding), echo_agent()
+    with pytest.raises(KeyboardInterrupt) as raised:
+        agent.fit(sequence, epochs=2, verbose=0, callbacks=[At(1, interrupt)])
+    assert raised.value is interrupt
+    assert not hasattr(interrupt, "__notes__")
+    assert sequence.steps == 8 + (2 + (feeding == "overlap")) * 2
+    sequence.simulate(2)
+    agent.fit(sequence, epochs=1, verbose=0)
+    assert agent.updates == 7
+    assert worlds.threads() == before
+
+
+@both_modes
+def test_an_error_in_an_update_passes_and_the_sequence_stays_usable(feeding):
+    error, sequence = ZeroDivisionError("in train_step"), NumberedSequence(feeding)
+
+    def update(agent):
+        if agent.updates == 2:
+            raise error
+
+    agent = echo_agent(update)
+    with pytest.raises(ZeroDivisionError) as raised:
+        agent.fit(sequence, epochs=1, verbose=0)
+    assert raised.value is error
+    agent.hook = None
+    agent.fit(sequence, epochs=1, verbose=0)
+    assert agent.updates == 7
+    assert sequence.late_decisions() == []
+
+
+@both_modes
+def test_an_error_of_the_policy_passes(feeding, monkeypatch):
+    sequence, agent = NumberedSequence(feeding), echo_agent()
+    monkeypatch.setattr(agent, "q_values", lambda states: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        agent.fit(sequence, epochs=1, verbose=0)
+    monkeypatch.undo()
+    agent.fit(sequence, epochs=1, verbose=0)
+    assert agent.updates == 5
+
+
+@pytest.mark.case("B087")
+@both_modes
+def test_three_epochs_of_20_updates_end_and_leave_no_thread(feeding):
+    before = worlds.threads()
+    sequence = NumberedSequence(feeding, updates_per_epoch=20)
+    agent = DQN(worlds.echo_network(), target_period_updates=None)
+    agent.compile(keras.optimizers.SGD(0.0))
+    agent.fit(sequence, epochs=3, verbose=0)
+    assert agent.optimizer.iterations == 60
+    assert worlds.threads() == before
+
+
+@pytest.mark.case("B090")
+@both_modes
+def test_early_stopping_leaves_no_thread_and_a_second_fit_works(feeding):
+    before, sequence, agent = worlds.threads(), NumberedSequence(feeding), echo_agent()
+    stopping = keras.callbacks.EarlyStopping(monitor="loss", patience=1)  # the loss stays 0: ends epoch 2
+    history = agent.fit(sequence, epochs=10, verbose=0, callbacks=[stopping])
+    assert history.epoch == [0, 1]
+    assert worlds.threads() == before
+    agent.fit(sequence, epochs=2, verbose=0)
+    assert agent.updates == 20
+
+
+@both_modes
+def test_early_stopping_in_mid_epoch_leaves_no_thread_and_a_second_fit_works(feeding):
+    before, sequence, agent = worlds.threads(), NumberedSequence(feeding), echo_agent()
+    agent.fit(sequence, epochs=10, verbose=0, callbacks=[StopAfter(2)])
+    assert worlds.threads() == before
+    agent.fit(sequence, epochs=1, verbose=0)
+    assert agent.updates == 7
+    assert worlds.threads() == before
+
+
+@both_modes
+@pytest.mark.parametrize("callbacks", [[], [StopAfter(2)], [At(2, OSError("boom"))]], ids=["whole", "stop", "error"])
+def test_a_fit_holds_on_to_neither_sequence_nor_agent(feeding, callbacks):
+    sequence, agent = NumberedSequence(feeding), echo_agent()
+    parts = [weakref.ref(sequence), weakref.ref(agent)]
+    with contextlib.suppress(OSError):
+        agent.fit(sequence, epochs=1, verbose=0, callbacks=callbacks)
+    for callback in callbacks:
+        callback.set_model(None)
+        getattr(callback, "act", OSError()).__traceback__ = None
+    del sequence, agent
+    gc.collect()
+    assert [part() for part in parts] == [None, None]
+
+
+@both_modes
+def test_a_collection_just_before_the_feed_closes_does_not_wait_for_its_generator(feeding, monkeypatch):
+    close, collections = Feed.close, []
+
+    def close_late(feed):
+        collections.append(gc.collect())  # frees what Keras held: an iterator waits for its generator then
+        close(feed)
+
+    monkeypatch.setattr(Feed, "close", close_late)
+    sequence, agent = NumberedSequence(feeding), echo_agent()
+    agent.fit(sequence, epochs=2, verbose=0, callbacks=[StopAfter(2)])
+    assert len(collections) == 1
+    assert agent.updates == 2
+
+
+# What is not possible, or changes nothing.
+
+
+@both_modes
+def test_nobody_else_steps_the_sequence_or_attaches_to_it_inside_a_fit(feeding):
+    sequence, agent, refused = NumberedSequence(feeding), echo_agent(), []
+    other = echo_agent()
+
+    def try_all():
+        for attempt in (
+            lambda: sequence.simulate(2),
+            sequence.simulate_single,
+            lambda: other.fit(sequence, verbose=0),
+            lambda: agent.fit(NumberedSequence(feeding), verbose=0),
+        ):
+            with pytest.raises(RuntimeError) as raised:
+                attempt()
+            refused.append(str(raised.value))
+
+    agent.fit(sequence, epochs=1, verbose=0, callbacks=[At(1, try_all)])
+    running = "A fit is running on this sequence; only that fit may step it or attach to it."
+    assert refused == [running, running, running, "This agent is being fitted already."]
+    assert (agent.updates, other.updates) == (5, 0)
+    assert sequence.steps == 8 + 5 * 2
+    other.fit(sequence, verbose=0)
+    assert other.updates == 5
+
+
+def test_the_fit_of_another_keras_model_is_refused_in_one_line():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    sequence = NumberedSequence("alternate")
+    with pytest.raises(ValueError, match="^A sequence is trained on with `agent.fit[^\n]*$"):
+        model.fit(sequence, verbose=0)
+    echo_agent().fit(sequence, verbose=0)
+    assert sequence.late_decisions() == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("workers", 2), ("use_multiprocessing", True)])
+def test_more_than_one_producer_is_refused_in_one_line(name, value):
+    sequence = NumberedSequence("alternate")
+    setattr(sequence, name, value)
+    with pytest.raises(ValueError, match=f"^Minibatches must come from one thread, in order. [^\n]*{name}={value}"):
+        echo_agent().fit(sequence, verbose=0)
+
+
+# The feed alone.
+
+
+class Scripted:
+    """What a feed needs of a sequence; its batches are texts, its looks are columns."""
+
+    epoch_complete, fails = None, False
+
+    def __init__(self, feeding):
+        self.feeding, self.made, self.looks, self.carried = feeding, 0, 0, "attached"
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, index):
+        self.looks += 1
+        return {"state": np.full((4, 3), self.looks, np.uint8)}
+
+    def fill(self):
+        pass
+
+    def is_step_due(self):
+        return True
+
+    def compute_values(self, policy):
+        return policy(self.made)
+
+    def produce_batch(self, policy, values=None):
+        if self.fails:
+            raise RuntimeError("boom")
+        self.made += 1
+        return f"batch {self.made} by {values if policy is None else policy(self.made)}"
+
+    def detach(self, feed, carried):
+        self.carried = carried
+
+
+@both_modes
+def test_a_closed_feed_gives_a_late_generator_an_empty_batch_and_makes_nothing(feeding):
+    sequence = Scripted(feeding)
+    feed = Feed(sequence, lambda made: f"values {made}", None)
+    assert [feed[index]["state"][0, 0] for index in (0, 1)] == [1, 2]
+    feed.on_epoch_begin()
+    feed.close()
+    made = sequence.made
+    late = [feed[index]["state"] for index in (0, 3, 4)]
+    assert [(each.shape, each.dtype) for each in late] == [((0, 3), np.uint8)] * 3
+    assert (sequence.made, sequence.looks) == (made, 2)
+    assert sequence.carried == (None if feeding == "alternate" else "batch 1 by values 0")
+    assert len(feed) == 5
+
+
+@both_modes
+def test_batches_come_in_turn_and_one_that_was_carried_comes_first(feeding):
+    feed = Feed(Scripted(feeding), lambda made: f"values {made}", "carried")
+    feed.on_epoch_begin()
+    generator = (feed[index] for index in range(5))
+    batches = [feed.next_batch(generator) for _ in range(4)]
+    assert batches == ["carried", "batch 1 by values 0", "batch 2 by values 1", "batch 3 by values 2"]
+    assert feed.left == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_second_interrupt_while_the_feed_closes_still_closes_it(fails):
+    sequence = Scripted("overlap")
+    sequence.fails = fails
+    feed = Feed(sequence, lambda made: f"values {made}", None)
+    feed.on_epoch_begin()
+
+    def interrupted(predicate):
+        raise KeyboardInterrupt
+
+    wait, feed._changed.wait_for = feed._changed.wait_for, interrupted
+    with pytest.raises(KeyboardInterrupt):
+        feed.close()
+    feed._changed.wait_for = wait
+    assert sequence.carried is None
+    assert feed[3] == {}
+    assert sequence.made == 0
+
+
+def test_what_cannot_be_made_while_the_feed_closes_is_left_in_error():
+    sequence = Scripted("overlap")
+    feed = Feed(sequence, lambda made: f"values {made}", None)
+    feed[0]
+    feed.on_epoch_begin()
+    sequence.fails = True
+    feed.close()
+    assert str(feed.error) == "boom"
+    assert not feed.failed
+    assert sequence.carried is None
+
+
+class _Lazy:
+    """An event that exists only once the fit has begun."""
+
+    def __init__(self, get):
+        self._get = get
+
+    def wait(self, timeout):
+        return self._get().wait(timeout)
+
+
+class _Tape:
+    """A list that Keras does not turn into one of its own when it becomes an agent's attribute."""
+
+    def __init__(self):
+        self.entries = []
+
+
+def _hold(feed, feeds):
+    """Holds the first feed's generator back."""
+    held = worlds.HeldFeed.held(feed)
+    feeds.append(held)
+    return held
+
+
+class _ReleaseAtEnd(keras.callbacks.Callback):
+    """Releases a held generator once the feed has been closed, on a thread of its own."""
+
+    def __init__(self, feeds):
+        super().__init__()
+        self.feeds = feeds
+
+    def on_train_end(self, logs=None):
+        feed, close = self.feeds[0], self.feeds[0].close
+
+        def close_then_release():
+            close()
+            feed.release.set()
+
+        feed.close = close_then_release
+
+
+class _StopIn(keras.callbacks.Callback):
+    def __init__(self, epoch, batch):
+        super().__init__()
+        self.at, self.epoch = (epoch, batch), None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.epoch, batch) == self.at:
+            self.model.stop_training = True
+
+
+class _Counting(Idle):
+    """After k updates its greedy action is k."""
+
+    def train_step(self, batch):
+        number = np.arange(worlds.NUMBERS)
+        after = self.updates + 1
+        self.network.set_weights([np.zeros((1, worlds.NUMBERS)), 2 * after * number - number**2])
+        return {"loss": 0.0}
+
+
+def _updates_behind_each_decision(feeding, num_envs, period):
+    sequence = NumberedSequence(feeding, num_envs=num_envs, train_period_steps=period, fill=16)
+    agent = echo_agent(cls=_Counting)
+    number = np.arange(worlds.NUMBERS)
+    agent.network.set_weights([np.zeros((1, worlds.NUMBERS)), -(number**2)])
+    agent.fit(sequence, epochs=2, verbose=0)
+    assert sequence.feeding == feeding
+    lanes = [[action for _, action in world.tape[16 // num_envs :]] for world in sequence.worlds]
+    assert all(lane == lanes[0] for lane in lanes)
+    return lanes[0]
