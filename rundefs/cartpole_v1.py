@@ -1,6 +1,15 @@
-"""CartPole-v1 by double DQN.
+"""CartPole-v1 by double DQN: the pole is to be kept up for 500 steps.
 
-Paper
+Paper: Mnih et al. (2015), Human-level control through deep reinforcement learning;
+van Hasselt, Guez and Silver (2016), Deep reinforcement learning with double Q-learning.
+
+Deviations from the papers:
+1. States are four numbers: two hidden layers of 256 take the place of the convolutions.
+2. Adam, a gradient clip, a small replay and short periods, as is usual for small problems.
+3. Targets look 3 steps ahead, and epsilon falls to 0.02: both steady what is learnt.
+4. The time limit of 500 steps truncates: it is bootstrapped past, not taken for an end.
+
+Expected: above the threshold of 475 (mean of 100 games) after some 40k steps, in minutes on a CPU.
 """
 
 import math
@@ -13,14 +22,14 @@ def run(
     *,
     seed: int = 0,
     protocol: str = "classic-control",
-    num_envs: int = 4,
+    num_envs: int = 1,
     replay_capacity_steps: int = 50_000,
     replay_min_steps: int = 1_000,
-    updates_per_epoch: int = 2_500,
-    train_period_steps: int = 4,
-    target_period_updates: int | None = 250,
+    updates_per_epoch: int = 2_000,  # 4k steps
+    train_period_steps: int = 2,
+    target_period_updates: int | None = 200,
     batch_size: int = 64,
-    n_step: int = 1,
+    n_step: int = 3,
     gamma: float = 0.99,
     double: bool = True,
     dueling: bool = False,
@@ -34,9 +43,9 @@ def run(
     device: str = "cpu",  # a GPU is slower with networks this small
     feeding: str = "auto",
     epsilon_start: float = 1.0,
-    epsilon_end: float = 0.05,
+    epsilon_end: float = 0.02,
     epsilon_begin_steps: int = 0,
-    epsilon_steps: int = 10_000,
+    epsilon_steps: int = 8_000,
     evaluation_epsilon: float | None = None,  # the protocol's 0
     evaluation_period_epochs: int = 1,
     evaluation_episodes: int | float = 100,
@@ -44,7 +53,7 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
-    total_steps: int | float = 50_000,
+    total_steps: int | float = 61_000,  # the fill and 15 epochs of 4k
     total_updates: int | float = math.inf,
 ) -> Run:
     """Double DQN on two hidden layers.

@@ -1,6 +1,15 @@
-"""Catch by DQN.
+"""Catch by double DQN: the smallest game with pictures, learnt in a minute.
 
-Paper
+Paper: Mnih et al. (2015), Human-level control through deep reinforcement learning;
+van Hasselt, Guez and Silver (2016), Deep reinforcement learning with double Q-learning.
+The game: Osband et al. (2020), Behaviour Suite.
+
+Deviations from the papers:
+1. States are single pictures of 10 by 5 cells: two small convolutions of stride 2 take the place of three.
+2. Adam, a gradient clip, a small replay and short periods, as is usual for small problems.
+3. Epsilon falls to 0.05 within 5,000 steps.
+
+Expected: a mean return of 1.0 (every ball caught, 100 games) after some 5,000 steps, in a minute on a CPU.
 """
 
 import math
@@ -18,7 +27,7 @@ def run(
     replay_min_steps: int = 500,
     updates_per_epoch: int = 500,
     train_period_steps: int = 4,
-    target_period_updates: int | None = 250,
+    target_period_updates: int | None = 100,
     batch_size: int = 32,
     n_step: int = 1,
     gamma: float = 0.99,
@@ -43,10 +52,10 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
-    total_steps: int | float = 20_000,
+    total_steps: int | float = 500 + 8 * 2_000,  # the fill and 8 epochs of 2k steps
     total_updates: int | float = math.inf,
 ) -> Run:
-    """x"""
+    """Double DQN on the small Catch network."""
     assembly = Assembly(locals())
     from dqn_lab.environments.catch import Catch
     from dqn_lab.models.networks import catch
