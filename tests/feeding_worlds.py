@@ -172,3 +172,31 @@ def echo_agent(hook=None, cls=Idle, **settings):
 def threads():
     """Python's threads, without those that only passed through."""
     return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+
+
+def cartpole_sequence(feeding="alternate", **settings):
+    return EnvironmentSequence(
+        lambda: gymnasium.make("CartPole-v1"),
+        feeding=feeding,
+        **{
+            "num_envs": 4,
+            "replay_capacity_steps": 400,
+            "replay_min_steps": 40,
+            "updates_per_epoch": 10,
+            "batch_size": 8,
+            "epsilon": 0.2,
+            "seed": 1,
+        }
+        | settings,
+    )
+
+
+class Losses(keras.callbacks.Callback):
+    """Keeps each update's loss, the mean since the epoch began."""
+
+    def __init__(self):
+        super().__init__()
+        self.losses = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.losses.append(logs["loss"])

@@ -234,16 +234,20 @@ class SequenceContract:
 
     def test_a_saved_state_draws_and_decides_the_same(self, sequence):
         sequence.simulate(60)
+        batch = sequence.produce_batch(hashed)
+        sequence.detach(sequence.attach(hashed), batch)  # made, and taken by no update
         state = everything(sequence)
-        look, action = sequence[0], sequence.get_action(np.random.default_rng(1))
+        look = sequence[0]
 
         other = self.make(num_envs=sequence.num_envs, policy=hashed, **SETTINGS | {"seed": 9})
         other.set_state(state)
 
         np.testing.assert_equal(everything(other), state)
+        assert state["batches"] == 1
+        np.testing.assert_array_equal(state["carried"], batch["index"])
         np.testing.assert_equal(other[0], look)
+        assert (other.state_shape, other.steps) == (sequence.state_shape, sequence.steps)
         np.testing.assert_equal(everything(other), state)
-        assert action.shape == (sequence.num_envs,)
 
     def test_a_saved_state_goes_on_with_new_episodes(self, sequence):
         sequence.simulate(60)

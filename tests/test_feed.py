@@ -532,8 +532,9 @@ class Scripted:
     def produce_batch(self, policy, values=None):
         if self.fails:
             raise RuntimeError("boom")
+        values = values if policy is None else policy(self.made)
         self.made += 1
-        return f"batch {self.made} by {values if policy is None else policy(self.made)}"
+        return f"batch {self.made} by {values}"
 
     def detach(self, feed, carried):
         self.carried = carried

@@ -7,7 +7,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 from sequence_contract import SETTINGS, SequenceContract, hashed, stored
-from worlds import Breaking, Chance, Named, OldStep, StepNumber, names
+from worlds import Breaking, Chance, Game, Named, OldStep, StepNumber, names
 
 from dqn_lab.schedules import LinearSchedule
 from dqn_lab.sequences.environment import EnvironmentSequence
@@ -418,10 +418,15 @@ def test_no_other_thread_looks_while_a_step_is_made():
 
     class Watching(Named):
         def step(self, action):
-            thread = threading.Thread(target=lambda: free.append(sequence._lock.acquire(blocking=False)))
+            thread = threading.Thread(target=try_lock)
             thread.start()
             thread.join()
             return super().step(action)
+
+    def try_lock():
+        free.append(sequence._lock.acquire(blocking=False))
+        if free[-1]:
+            sequence._lock.release()
 
     sequence = small(Watching)
     sequence.simulate_single()
@@ -464,7 +469,7 @@ def test_what_an_environment_does_wrong_stops_the_sequence_and_stores_nothing(wh
 
 @pytest.mark.case("B076")
 def test_rows_of_resets_are_neither_stored_nor_counted():
-    sequence = small(lambda: SyncVectorEnv([lambda: Named((3,))] * 2), num_envs=None)
+    sequence = small(lambda: SyncVectorEnv([lambda: Named((3,))] * 2))
     for _ in range(8):
         sequence.simulate_single()
 
@@ -508,7 +513,7 @@ def test_stacks_of_a_vectorised_emulator_are_plain_observations(mode):
     def make():
         return ale_py.AtariVectorEnv("breakout", 2, autoreset_mode=mode, max_num_frames_per_episode=60)
 
-    sequence = small(make, num_envs=None, replay_capacity_steps=200)
+    sequence = small(make, replay_capacity_steps=200)
     sequence.simulate(60)
     twin = sequence.create_validation_instance(1.0)
     for _ in range(34):
@@ -687,12 +692,15 @@ def test_closing_closes_the_environments():
 
 
 def test_its_identity_tells_environments_and_front_ends_apart():
+    class Alike(EnvironmentSequence):
+        pass
+
     identities = {
         small(make, kind).get_identity()
-        for make in (Named, StepNumber, lambda: Named(num_actions=3))
-        for kind in (EnvironmentSequence, Pairs)
+        for make in (Named, Fresh, lambda: Named(num_actions=3))
+        for kind in (EnvironmentSequence, Alike, Pairs)
     }
-    assert len(identities) == 6
+    assert len(identities) == 9
     assert small(Named).get_identity() == small(Named, seed=5).get_identity()
 
 
@@ -719,6 +727,16 @@ def test_the_way_of_feeding_is_said_with_its_reason(num_envs, asked, chosen, rea
     sequence = small(Named, num_envs=num_envs, feeding=asked)
 
     assert (sequence.feeding, sequence.feeding_reason) == (chosen, reason)
+
+
+def test_an_environment_sequence_shows_single_observations_and_its_games_end_by_their_rules():
+    sequence = small(lambda: Game(length=5, lives=(3, 2, 1, 0), size=2, frames=4), replay_min_steps=12)
+    sequence.fill()
+
+    assert sequence.get_states_start() == 1
+    assert sequence.create_validation_instance(0.1).initial_decisions == 0
+    assert (sequence.steps, sequence.frames) == (12, 48)
+    assert np.flatnonzero(stored(sequence)["discount"] == 0).tolist() == [4, 9]
 
 
 def test_a_vector_environment_with_resets_of_its_own_is_fed_in_turns():

@@ -110,7 +110,7 @@ class BreakingReset(Named):
 
 
 class Game(gymnasium.Env):
-    """A fake Atari game: frame t of the environment's life is filled with t; lives, and life losses at given steps.
+    """A fake Atari game: frame t of its life is filled with t (modulo 256); lives, and life losses at given steps.
 
     Args:
         length: steps of a game.
@@ -147,7 +147,7 @@ class Game(gymnasium.Env):
 
     def _show(self):
         self.shown += 1
-        return np.full(self.observation_space.shape, self.shown, np.uint8)
+        return np.full(self.observation_space.shape, self.shown % 256, np.uint8)
 
 
 class OldReset(gymnasium.Env):

@@ -1,5 +1,6 @@
 """The agent: a Keras model that learns from a sequence's minibatches, whatever its update rule."""
 
+import copy
 import gc
 import numbers
 import time
@@ -32,6 +33,7 @@ class Agent(keras.Model):
         network: the online network, a plain Keras model.
         target_network: its own variables, or None.
         sequence: the sequence being fitted, or fitted last.
+        fit_callbacks: the callbacks given to that fit, which Keras does not show to one another.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or range.
@@ -62,6 +64,7 @@ class Agent(keras.Model):
         self.q_mean = keras.metrics.Mean(name="q_mean")
         self.built = True
         self.sequence = None
+        self.fit_callbacks: tuple = ()
         self._feed = None
         self._compiled_q_values = tf.function(self._network_values, reduce_retracing=True)
         self._compiled_td_errors = tf.function(self._td_errors, reduce_retracing=True)
@@ -203,7 +206,7 @@ class Agent(keras.Model):
         if self._feed is not None:
             raise RuntimeError("This agent is being fitted already.")
         feed = sequence.attach(self._act_values)
-        self._feed, self.sequence = feed, sequence
+        self._feed, self.sequence, self.fit_callbacks = feed, sequence, tuple(keras.tree.flatten(callbacks or ()))
         try:
             history = super().fit(
                 feed,
@@ -237,7 +240,7 @@ class Agent(keras.Model):
     @classmethod
     def from_config(cls, config: dict, custom_objects: dict | None = None) -> "Agent":
         """Makes an agent of the same shape, with new weights."""
-        config = dict(config)
+        config = copy.deepcopy(config)  # Keras empties what it deserializes
         network = keras.saving.deserialize_keras_object(config.pop("network"), custom_objects)
         return cls(network, **config)
 

@@ -21,6 +21,7 @@ class DQN(Agent):
         loss: of the temporal difference, "huber" or "mse".
 
     Raises:
+        TypeError: `double` is no truth value.
         ValueError: double Q-learning without a target network, or an unknown loss.
     """
 
@@ -35,6 +36,8 @@ class DQN(Agent):
         **kwargs,
     ) -> None:
         require_choice("loss", loss, LOSSES)
+        if double not in (True, False):
+            raise TypeError(f"`double` must be True or False. Received: double={double!r}")
         if double and target_period_updates is None:
             raise ValueError(
                 "Double Q-learning needs a target network. Received: double=True, target_period_updates=None"

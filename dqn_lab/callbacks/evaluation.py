@@ -12,7 +12,7 @@ from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.evaluation import NO_RESULT, EvaluationResult, check_limits, evaluate
 from dqn_lab.initial_states import INITIAL_STATES_SEED, HeldOut, held_out
 
-# One shape for all calls; a thousand frame stacks at once would take a GiB of activations.
+# One shape for all calls, so that values are compiled once; small, for memory's sake.
 _BATCH_SIZE = 100
 _FIGURES = (
     "eval_return_mean",
@@ -45,8 +45,9 @@ class Evaluation(keras.callbacks.Callback):
         `eval_episodes_cut`, `eval_episodes_capped`: see `dqn_lab.evaluation.EvaluationResult`;
         `initial_state_value`: mean over the initial states of the largest action value;
         `td_error`: mean absolute one-step TD error over these;
-        `baseline_random_return_mean`, `baseline_untrained_return_mean`: the same episodes played by
-        the random policy and by the untrained network, once, just before the first evaluation.
+        `baseline_random_return_mean`, `baseline_untrained_return_mean`: the random policy and the
+        untrained network under the same limits, once, just before the first evaluation. The random
+        policy's episodes have the initial states' seed, since all runs share its score.
     A figure there is none of (no episode was finished, nothing evaluated yet) is -inf, the TD error
     inf, never NaN.
 
@@ -61,7 +62,8 @@ class Evaluation(keras.callbacks.Callback):
             runs; None keeps no file.
         period_epochs: epochs from one evaluation to the next.
         seed: episode i is seeded by (seed, i), the same in every evaluation.
-        num_envs: how many lanes play beside each other; changes no result.
+        num_envs: how many lanes play beside each other. The episodes don't depend on it; which
+            initial states are drawn does.
         initial_states_seed: the held-out states' own seed.
 
     Raises:

@@ -44,7 +44,8 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
     Args:
         make_environment: callable without arguments that returns a new `gymnasium.Env` with a Discrete action space
             and Box observations, or a `gymnasium.vector.VectorEnv`.
-        num_envs: lanes stepped together; divides `train_period_steps` or is a multiple of it.
+        num_envs: lanes stepped together; divides `train_period_steps` or is a multiple of it. None is 1, or as many as
+            a vector environment has.
         batch_size: rows in a minibatch.
         replay_capacity_steps: rows of the replay in all lanes, a multiple of `num_envs`. The final observation of an
             episode takes a row too.
@@ -72,7 +73,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         self,
         make_environment,
         *,
-        num_envs: int | None = 1,
+        num_envs: int | None = None,
         batch_size: int = 32,
         replay_capacity_steps: int,
         replay_min_steps: int,
@@ -287,7 +288,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         return {
             "replay": self.replay.ring.get_state(),
             "simulation": self._simulation.get_state(),
-            "generators": {name: copy.deepcopy(each.bit_generator.state) for name, each in self._generators.items()},
+            "generators": {name: each.bit_generator.state for name, each in self._generators.items()},
             "batches": self.batches,
             "carried": None if self._carried is None else self._carried["index"].copy(),
         }

@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 
-from dqn_lab.arguments import require_fraction
+from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.environments.lanes import Lanes
 from dqn_lab.exploration import epsilon_greedy
 from dqn_lab.replay.replay import Replay
@@ -57,8 +57,11 @@ class ValidationInstance(SimulationReadings):
 
         Args:
             seed: of all games from here on.
+
+        Raises:
+            TypeError, ValueError: it is no integer of 0 or more.
         """
-        self._seed, self._next_episode = int(seed), 0
+        self._seed, self._next_episode = require_integer("seed", seed, least=0), 0
         self._generators = [None] * self.num_envs
         self._begin_episodes(np.ones(self.num_envs, bool))
 
@@ -67,9 +70,12 @@ class ValidationInstance(SimulationReadings):
 
         Args:
             seed: of environments and actions; None to go on with their generators.
+
+        Raises:
+            TypeError, ValueError: it is no integer of 0 or more.
         """
         if seed is not None or not self._generators:
-            self._seed = int(seed or 0)
+            self._seed = require_integer("seed", seed or 0, least=0)
             self._generators = [_generator(self._seed, lane) for lane in range(self.num_envs)]
             self._simulation.begin([_seed(self._seed, lane) for lane in range(self.num_envs)])
         else:
@@ -77,8 +83,7 @@ class ValidationInstance(SimulationReadings):
 
     def simulate_single(self) -> None:
         """Takes one decision in every lane; a lane whose game has ended begins the next one first."""
-        if not self._generators:
-            self.reseed(0)
+        self._begin_once()
         by_themselves = self._simulation.lanes.resets_itself
         begins = self._simulation.begun if by_themselves else self._simulation.episode_end
         if begins.any():
@@ -89,7 +94,8 @@ class ValidationInstance(SimulationReadings):
         self._simulation.step(self._choose_actions(values))
 
     def get_latest_feature(self) -> np.ndarray:
-        """Returns the states in which the next actions will be taken, [N, ...]."""
+        """Returns the newest states, [N, ...]: where the next actions will be taken, but for games that have ended."""
+        self._begin_once()
         return self._front_end.get_feature_by_index(self._replay.ring.newest_index)
 
     def get_latest_transition(self) -> dict[str, np.ndarray]:
@@ -106,6 +112,10 @@ class ValidationInstance(SimulationReadings):
             "terminal": self.get_latest_terminal(),
             "next_state": self._front_end.get_feature_by_index(index + self.num_envs),
         }
+
+    def _begin_once(self) -> None:
+        if not self._generators:
+            self.reseed(0)
 
     def _choose_actions(self, values: np.ndarray | None) -> np.ndarray:
         epsilon = 1.0 if values is None else self.epsilon
