@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import signal
 import threading
 import weakref
 
@@ -361,6 +362,29 @@ def test_a_keyboard_interrupt_in_a_callback_passes_and_the_sequence_stays_usable
     agent.fit(sequence, epochs=1, verbose=0)
     assert agent.updates == 7
     assert worlds.threads() == before
+
+
+@both_modes
+@pytest.mark.parametrize("step", [6, 7, 8])
+def test_ctrl_c_while_the_environment_is_stepped_passes_and_the_sequence_stays_usable(feeding, step):
+    sequence = NumberedSequence(feeding)
+    pending = [signal.SIGINT]
+
+    def press(world):
+        if (world.lane, world.steps) == (0, step) and pending:
+            signal.raise_signal(pending.pop())  # heard by the fitting thread, wherever that is
+
+    for world in sequence.worlds:
+        world.hook = press
+    agent = echo_agent()
+    with pytest.raises(KeyboardInterrupt):
+        agent.fit(sequence, epochs=2, verbose=0)
+    made = agent.updates
+    assert made < 10
+    agent.fit(sequence, epochs=2, verbose=0)
+    assert agent.updates == made + 10
+    assert sequence.late_decisions() == []
+    sequence.replay.ring.check_valid()
 
 
 @both_modes

@@ -249,6 +249,7 @@ def test_a_run_in_use_is_left_alone_or_put_aside(trained, capsys, tmp_path):
     run = toy_rundef.run(total_updates=1)
     with pytest.raises(FileExistsError, match="--fresh"):
         run.train(trained["folder"])
+    assert capsys.readouterr().out == ""  # nothing was announced that then doesn't happen
     run.train(tmp_path / "toy")
     toy_rundef.run(total_updates=1).train(tmp_path / "toy", fresh=True)
     said = f"the run that was there is now {tmp_path / 'toy.old-1'}\n"

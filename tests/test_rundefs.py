@@ -103,6 +103,7 @@ def test_breakout_has_the_original_dqn_parameters():
     assert values["evaluation_episodes"] == math.inf
 
 
+@pytest.mark.case("B022")
 def test_atari_dqn_follows_deepminds_code():
     values = load_rundef("atari_dqn").resolve({})
     assert values["double"] is False

@@ -401,16 +401,25 @@ def test_a_fill_of_several_lanes_takes_whole_decisions():
     assert sequence.steps == 8
 
 
-def test_update_k_is_due_every_train_period():
-    sequence = small(Named, train_period_steps=3, policy=hashed)
+@pytest.mark.parametrize(
+    ("num_envs", "period", "expected"),
+    [
+        (1, 3, [(True, 11), (True, 14), (True, 17), (True, 20)]),
+        (2, 4, [(True, 12), (True, 16), (True, 20), (True, 24)]),
+        (8, 4, [(True, 16), (False, 16), (True, 24), (False, 24)]),
+    ],
+)
+def test_update_k_is_due_every_train_period(num_envs, period, expected):
+    sequence = small(Named, num_envs=num_envs, train_period_steps=period, replay_min_steps=8)
     sequence.fill()
-    steps = []
+    made = []
     for _ in range(4):
-        assert sequence.is_step_due()
+        due = sequence.is_step_due()
         sequence.produce_batch(hashed)
-        steps.append((sequence.batches, sequence.steps))
+        made.append((due, sequence.steps))
 
-    assert steps == [(1, 7), (2, 10), (3, 13), (4, 16)]
+    assert made == expected
+    assert sequence.batches == 4
 
 
 def test_no_other_thread_looks_while_a_step_is_made():

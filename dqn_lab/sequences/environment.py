@@ -8,6 +8,8 @@ from dqn_lab.sequences.synchronous import SynchronousSequence
 class EnvironmentSequence(SynchronousSequence):
     """A sequence whose states are single observations and whose rewards are raw.
 
+    A step counts as one frame, or as many as the environment's info gives as a number `frames`.
+
     Example:
 
         sequence = EnvironmentSequence(

@@ -63,13 +63,14 @@ class Simulation:
             seeds: as `Lanes.reset` takes them.
             lanes: bool mask, [N].
         """
-        self.has_begun = True
+        self.has_begun = False
         mask = np.ones(self.lanes.num_envs, bool) if lanes is None else lanes
         numbers = np.flatnonzero(mask)
         self.replay.ring.abandon_episodes(numbers)
         self.replay.ring.append(self.lanes.reset(seeds, lanes)[mask], numbers)
         self.lane_return[mask], self.lane_length[mask] = 0.0, 0
         self.begun, self.episode_end = np.zeros_like(mask), self.episode_end & ~mask
+        self.has_begun = True
 
     def step(self, action: np.ndarray) -> None:
         """Takes one action in every lane and stores what came of it.
