@@ -25,13 +25,14 @@ def available_memory_bytes() -> int:
     return min([psutil.virtual_memory().available, *_cgroup_remaining_bytes()])
 
 
-def check_memory(needed_bytes: int, capacity: int, bytes_per_row: float) -> None:
+def check_memory(needed_bytes: int, capacity: int, bytes_per_row: float, *, multiple: int = 1) -> None:
     """Refuses a replay that is larger than the memory that is left.
 
     Args:
         needed_bytes: all that will be allocated, in bytes.
         capacity: rows of the replay, all lanes together.
         bytes_per_row: bytes that one row more or less costs.
+        multiple: of which the proposed capacity is to be one (the lanes).
 
     Raises:
         ValueError: it doesn't fit. The text has both figures and a capacity that fits, which leaves
@@ -41,7 +42,7 @@ def check_memory(needed_bytes: int, capacity: int, bytes_per_row: float) -> None
     if needed_bytes <= available:
         return
     fixed = needed_bytes - capacity * bytes_per_row
-    rows = _round_down(int((available * (1 - _RESERVE) - fixed) // bytes_per_row))
+    rows = _round_down(int((available * (1 - _RESERVE) - fixed) // bytes_per_row)) // multiple * multiple
     advice = f"replay_capacity_steps={rows:_} would" if rows > 0 else "no replay_capacity_steps would"
     raise ValueError(
         f"The replay must fit into memory: it needs {describe_bytes(needed_bytes)}, and "

@@ -36,7 +36,7 @@ def run(
     hidden: tuple[int, ...] = (256, 256),
     loss: str = "huber",
     optimizer: str = "adam",
-    learning_rate: float = 5e-4,
+    learning_rate: float = 2.5e-4,
     gradient_clip: float | None = 10.0,
     precision: str = "float32",
     jit_compile: bool | None = None,

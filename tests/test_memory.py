@@ -129,3 +129,9 @@ def test_the_numpy_only_modules_import_no_tensorflow():
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (answer.stdout.strip(), answer.stderr) == ("[]", "")
+
+
+def test_the_proposed_capacity_is_one_that_the_lanes_divide(monkeypatch):
+    monkeypatch.setattr("dqn_lab.memory.available_memory_bytes", lambda: 2**30)
+    with pytest.raises(ValueError, match=r"replay_capacity_steps=129_997 would fit"):
+        check_memory(7_056_000_000, 1_000_000, 7_056, multiple=7)

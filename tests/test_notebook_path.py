@@ -60,7 +60,7 @@ agent.fit(sequence, epochs=5, callbacks=[Interrupt()], verbose=0)
 """,
     "fit again": """
 agent.fit(sequence, epochs=1, verbose=0)
-early = keras.callbacks.EarlyStopping(monitor="loss", patience=0, baseline=-1.0)
+early = keras.callbacks.EarlyStopping(monitor="loss", min_delta=1e9, patience=0)
 stopped_early = agent.fit(sequence, epochs=5, callbacks=[early], verbose=0)
 """,
     "own train_step": """

@@ -179,7 +179,7 @@ def test_more_than_the_memory_is_refused_before_anything_is_allocated(monkeypatc
 
 def test_the_memory_asked_for_is_what_the_ring_takes(monkeypatch):
     asked = []
-    monkeypatch.setattr(settings, "check_memory", lambda *numbers: asked.append(numbers))
+    monkeypatch.setattr(settings, "check_memory", lambda *numbers, multiple: asked.append((*numbers, multiple)))
     ring = replay_of(FRAMES, num_envs=2, capacity=40).ring
     lanes = ring.written.nbytes + ring.ending.nbytes + ring.final.nbytes
-    assert asked == [(ring.nbytes - lanes, 40, (ring.nbytes - lanes) / 40)]
+    assert asked == [(ring.nbytes - lanes, 40, (ring.nbytes - lanes) / 40, 2)]

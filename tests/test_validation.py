@@ -65,16 +65,18 @@ class Pairs(SynchronousSequence):
 def test_a_lane_whose_game_ended_begins_the_next_number_the_lowest_lane_first():
     lengths = iter([(None,), (2,), (1, 3), (1,)])  # the first is the training environment's
     twin = twin_of(lambda: Named(next(lengths)), 3)
+    assert twin.episode_number.tolist() == [-1, -1, -1]
     twin.reseed(0)
     assert twin.episode_number.tolist() == [0, 1, 2]
 
-    numbers = []
+    kept, numbers = twin.episode_number, []
     for _ in range(5):
         twin.simulate_single()
         numbers.append(twin.episode_number.tolist())
 
     # Lane 0: games of 2 steps. Lane 1: one of 1 step, then of 3. Lane 2: of 1 step.
     assert numbers == [[0, 1, 2], [0, 3, 4], [5, 3, 6], [5, 3, 7], [8, 9, 10]]
+    assert kept.tolist() == [0, 1, 2]  # the array that was read then
 
 
 def test_the_number_is_of_the_game_that_the_last_decision_belonged_to():
@@ -119,8 +121,9 @@ def test_a_game_of_breakout_is_the_same_in_one_lane_and_in_several():
     assert played[0][0] != played[0][1]
 
 
-def test_games_are_seeded_by_the_seed_and_their_number():
-    twin = twin_of(Chance, 4, epsilon=0.3)
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_games_are_seeded_by_the_seed_and_their_number(epsilon):
+    twin = twin_of(Chance, 4, epsilon=epsilon)
     twin.policy = waves
     courses = []
     for seed in (1, 1, 2):
@@ -334,7 +337,8 @@ def test_plain_restarts_with_one_seed_bring_the_same_states_and_actions_again():
         drawn.append([initial_states(twin, seed), initial_states(twin, None), initial_states(twin, None)])
 
     np.testing.assert_equal(drawn[0], drawn[1])
-    assert not np.array_equal(drawn[0][0]["state"], drawn[2][0]["state"])
+    for key in ("state", "action"):
+        assert not np.array_equal(*(np.concatenate([batch[key] for batch in run]) for run in (drawn[0], drawn[2])))
     first, second, third = (batch["state"] for batch in drawn[0])
     assert len(np.unique(np.concatenate([first, second, third]), axis=0)) == 12
 

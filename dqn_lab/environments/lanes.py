@@ -84,8 +84,8 @@ class Lanes:
 
     Args:
         make_environment: returns a new `gymnasium.Env`, or a `gymnasium.vector.VectorEnv`, whose own lanes are then
-            used, in its own autoreset mode. (In SAME_STEP gymnasium keeps final observations by reference: there an
-            environment must not write its next observation into the same array. One lane by itself may.)
+            used, in its own autoreset mode. (In SAME_STEP it may keep final observations by reference: then its lanes
+            must not write their next first observation into the same array.)
         num_envs: number of lanes; None is 1, or as many as a vector environment has.
         autoreset: for environments that are not vectorised yet: SAME_STEP for training, DISABLED where the caller
             resets ended lanes with seeds of their own.

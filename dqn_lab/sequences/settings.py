@@ -81,7 +81,7 @@ def make_replay(space: Box, *, num_envs: int, capacity: int, span: int, n_step: 
     )
     _log.info(needed)
     try:
-        check_memory(frames + columns, capacity, (frames + columns) / capacity)
+        check_memory(frames + columns, capacity, (frames + columns) / capacity, multiple=num_envs)
     except ValueError as error:
         raise ValueError(f"{needed} {error}") from None
     return Replay(FrameRing(capacity, num_envs, space.shape, space.dtype), span=span, n_step=n_step)
