@@ -255,4 +255,4 @@ def get_protocol(name: str) -> Protocol:
         return PROTOCOLS[name]
     closest = difflib.get_close_matches(str(name), PROTOCOLS, n=1, cutoff=0.4)
     hint = f"; did you mean {closest[0]!r}?" if closest else "."
-    raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}{hint} Received: {name=}")
+    raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}{hint} Received: protocol={name!r}")

@@ -674,3 +674,33 @@ def test_a_subclassed_network_may_be_wrapped():
 def test_wrong_numbers_are_refused_in_one_line(settings, error, text):
     with pytest.raises(error, match=f"^`[^\n]*Received: {text}$"):
         DQN(table_network([[0, 0]], [0, 0]), **{"target_period_updates": 5} | settings)
+
+
+def test_a_network_that_turns_fractions_into_whole_numbers_is_refused():
+    network = mlp((1,), 3, state_dtype="uint8")
+    agent = DQN(network, target_period_updates=None)
+    agent.compile("sgd")
+    with pytest.raises(ValueError, match="must not cast states of float32 to integers. Received: input dtype uint8"):
+        agent.fit(one_step_sequence(), verbose=0)
+
+
+def test_a_network_with_nothing_to_train_is_refused():
+    network = mlp((1,), 1, state_dtype="float32")
+    network.trainable = False
+    agent = DQN(network, target_period_updates=None)
+    agent.compile("sgd")
+    with pytest.raises(ValueError, match="must have weights to train"):
+        agent.fit(one_step_sequence(), verbose=0)
+
+
+def test_action_values_must_be_floating_point():
+    state = keras.Input((1,))
+    network = keras.Model(state, keras.ops.cast(keras.layers.Dense(2)(state), "int32"))
+    with pytest.raises(ValueError, match="must return floating-point action values. Received: output dtype int32"):
+        DQN(network, target_period_updates=None)
+
+
+@pytest.mark.parametrize("epochs", [-1, None, 1.5])
+def test_epochs_must_be_a_count(epochs):
+    with pytest.raises((TypeError, ValueError), match="`epochs` must be "):
+        small_agent(network=mlp((1,), 3, seed=3)).fit(one_step_sequence(), epochs=epochs, verbose=0)

@@ -474,3 +474,55 @@ def test_an_environment_is_named_by_its_id_or_its_class():
     assert environment_name(gymnasium.make("CartPole-v1")) == "CartPole-v1"
     assert environment_name(gymnasium.wrappers.TimeLimit(Named(), 3)) == "Named"
     assert Lanes(StepNumber, 1).name == "StepNumber"
+
+
+class Slipping(gymnasium.Env):
+    """Returns whatever a test asks for."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, **slips):
+        self.answer = {"observation": np.zeros(3, np.float32), "reward": 1.0, "terminated": False, "info": {}} | slips
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        one = self.answer
+        return one["observation"], one["reward"], one["terminated"], False, one["info"]
+
+
+@pytest.mark.parametrize(
+    ("slips", "error", "text"),
+    [
+        ({"observation": np.zeros(4, np.float32)}, ValueError, r"shape of their space, \(3,\). Received: shape=\(4,\)"),
+        ({"observation": None}, ValueError, r"shape of their space, \(3,\). Received: None"),
+        ({"reward": "1"}, TypeError, "a reward must be one real number. Received: reward='1'"),
+        ({"reward": 1j}, TypeError, "a reward must be one real number. Received: reward=1j"),
+        ({"reward": np.zeros(2)}, TypeError, "a reward must be one real number"),
+        ({"terminated": "False"}, TypeError, "`terminated` must be True or False. Received: 'False'"),
+        ({"info": None}, TypeError, "`info` must be a dict. Received: info=None"),
+    ],
+)
+def test_what_an_environment_returns_amiss_is_said_with_its_name(slips, error, text):
+    lanes = Lanes(lambda: Slipping(**slips), 1)
+    lanes.reset()
+    with pytest.raises(error, match=f"Slipping: .*{text}"):
+        lanes.step(np.zeros(1, int))
+
+
+def test_a_reward_in_an_array_of_one_is_that_number():
+    lanes = Lanes(lambda: Slipping(reward=np.array([2.5])), 1)
+    lanes.reset()
+    assert lanes.step(np.zeros(1, int)).reward.tolist() == [2.5]
+
+
+def test_a_first_observation_of_another_shape_is_refused():
+    class Wrong(Slipping):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {}
+
+    with pytest.raises(ValueError, match=r"Wrong: observations must have the shape of their space"):
+        Lanes(Wrong, 1).reset()

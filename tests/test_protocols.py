@@ -108,12 +108,12 @@ def test_a_protocol_of_ones_own_has_no_deviations():
 
 @pytest.mark.parametrize(("name", "closest"), [("natur-2015", "nature-2015"), ("Dopamine", "dopamine")])
 def test_an_unknown_protocol_is_refused_with_the_closest_name(name, closest):
-    with pytest.raises(ValueError, match=f"did you mean '{closest}'. Received: name='{name}'"):
+    with pytest.raises(ValueError, match=f"did you mean '{closest}'. Received: protocol='{name}'"):
         get_protocol(name)
 
 
 def test_a_protocol_like_no_other_is_refused_with_all_names():
-    with pytest.raises(ValueError, match=r"classic-control\. Received: name='xyz'"):
+    with pytest.raises(ValueError, match=r"classic-control\. Received: protocol='xyz'"):
         get_protocol("xyz")
 
 

@@ -753,3 +753,40 @@ def test_a_vector_environment_with_resets_of_its_own_is_fed_in_turns():
 
     assert sequence.feeding == "alternate"
     assert sequence.feeding_reason == "the vector environment resets its lanes in steps of their own"
+
+
+@pytest.mark.parametrize(
+    ("hook", "answer", "text"),
+    [
+        ("get_reward_by_index", lambda index: np.ones(1), r"one number per row, \[B\].* Received: shape \(1,\)"),
+        ("get_reward_by_index", lambda index: np.ones((len(index), 1)), r"Received: shape \(5, 1\)"),
+        ("get_reward_by_index", lambda index: 1.0, "Received: float"),
+        ("get_reward_by_index", lambda index: np.ones(len(index), complex), "dtype complex128"),
+        ("get_feature_by_index", lambda index: np.ones((1, 2)), r"states \[B, ...\].* Received: shape \(1, 2\)"),
+        ("get_feature_by_index", lambda index: None, "Received: NoneType"),
+        ("get_feature_by_index", lambda index: [1.0] * len(index), "Received: list"),
+    ],
+)
+def test_a_hook_that_returns_something_else_is_named_with_the_rule(hook, answer, text, monkeypatch):
+    sequence = small(lambda: Named((9,)), Pairs)
+    sequence.fill()
+    monkeypatch.setattr(sequence, hook, answer)
+    with pytest.raises(ValueError, match=f"Pairs.{hook} must return a numeric array of .*{text}"):
+        sequence.get_transitions(sequence.sample_indices(5))
+
+
+def test_a_policy_that_returns_nan_is_refused():
+    sequence = small(lambda: Named((9,)), policy=lambda features: np.full((len(features), 2), np.nan))
+    sequence.fill()
+    with pytest.raises(ValueError, match="action values that are numbers. Received: NaN"):
+        sequence.simulate_single()
+
+
+def test_a_state_with_something_missing_is_refused():
+    with pytest.raises(ValueError, match="what `get_state` returned. Received: no replay, simulation"):
+        small(lambda: Named((9,))).set_state({})
+
+
+def test_an_epsilon_that_is_no_probability_is_said_as_such():
+    with pytest.raises(TypeError, match="`epsilon` must be a number. Received: epsilon=None"):
+        _ = small(lambda: Named((9,)), epsilon=lambda steps: None).epsilon

@@ -203,6 +203,8 @@ class Agent(keras.Model):
                 f"decides about the rest. Received: {', '.join(unsupported)}"
             )
         check_fits(self.network, sequence)
+        epochs = require_integer("epochs", epochs, least=0)
+        initial_epoch = require_integer("initial_epoch", initial_epoch, least=0)
         if self._feed is not None:
             raise RuntimeError("This agent is being fitted already.")
         feed = sequence.attach(self._act_values)

@@ -24,14 +24,17 @@ def check_network(network) -> None:
             "`network` must take states [B, ...] and return action values [B, A]. "
             f"Received: inputs={_shapes(network.inputs)}, outputs={_shapes(network.outputs)}"
         )
+    _check_float(network)
 
 
 def check_fits(network, sequence) -> None:
-    """Checks that a network takes a sequence's states and gives a value to each of its actions.
+    """Checks that a network takes a sequence's states, gives a value to each of its actions, and can learn.
 
     Raises:
         ValueError: it does not.
     """
+    if not network.trainable_variables:
+        raise ValueError("The network must have weights to train. Received: none, or trainable=False")
     num_actions = network.output_shape[-1]
     if num_actions != sequence.num_actions:
         raise ValueError(
@@ -41,6 +44,17 @@ def check_fits(network, sequence) -> None:
     expected, shape = network.inputs[0].shape[1:], tuple(sequence.state_shape)
     if len(expected) != len(shape) or any(size not in (None, own) for size, own in zip(expected, shape, strict=True)):
         raise ValueError(f"The network must take states of shape {shape}. Received: input_shape={(None, *expected)}")
+    dtype = keras.backend.standardize_dtype(network.inputs[0].dtype)
+    if "int" in dtype and sequence.state_dtype.kind == "f":  # Keras would cast 0.5 to 0 without a word
+        raise ValueError(
+            f"The network must not cast states of {sequence.state_dtype} to integers. Received: input dtype {dtype}"
+        )
+
+
+def _check_float(network) -> None:
+    dtype = keras.backend.standardize_dtype(network.outputs[0].dtype)
+    if "float" not in dtype:
+        raise ValueError(f"`network` must return floating-point action values. Received: output dtype {dtype}")
 
 
 def _shapes(tensors: list) -> list:

@@ -1,5 +1,6 @@
 """The border between a sequence and its environments: spaces, actions, resets, and what the steps bring."""
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -54,6 +55,7 @@ class _CheckedEnvironment(gymnasium.Wrapper):
             raise
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
             raise _old_api(self, "its reset() returned no (observation, info)")
+        self._check_observation(result[0])
         return result
 
     def step(self, action):
@@ -66,9 +68,35 @@ class _CheckedEnvironment(gymnasium.Wrapper):
         if not (isinstance(result, tuple) and len(result) == 5):
             count = len(result) if isinstance(result, tuple) else 1
             raise _old_api(self, f"its step() returned {count} value(s)")
-        if result[2] or result[3]:  # an environment may write its next first observation into the same array
-            return np.array(result[0]), *result[1:]
-        return result
+        observation, reward, terminated, truncated, info = result
+        self._check_observation(observation)
+        self._check_flags(terminated, truncated, info)
+        if terminated or truncated:  # an environment may write its next first observation into the same array
+            observation = np.array(observation)
+        return observation, self._as_number(reward), terminated, truncated, info
+
+    def _check_observation(self, observation) -> None:
+        shape = np.shape(observation)
+        if observation is None or shape != self.observation_space.shape:
+            raise ValueError(
+                f"{environment_name(self)}: observations must have the shape of their space, "
+                f"{self.observation_space.shape}. Received: {'None' if observation is None else f'shape={shape}'}"
+            )
+
+    def _check_flags(self, terminated, truncated, info) -> None:
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_ | int):
+                raise TypeError(f"{environment_name(self)}: `{name}` must be True or False. Received: {flag!r}")
+        if not isinstance(info, dict):
+            raise TypeError(f"{environment_name(self)}: `info` must be a dict. Received: info={info!r}")
+
+    def _as_number(self, reward) -> float:
+        if isinstance(reward, numbers.Real):
+            return reward
+        array = np.asarray(reward)  # an array of one number is a common slip, and clear
+        if array.size != 1 or array.dtype.kind not in "biuf":
+            raise TypeError(f"{environment_name(self)}: a reward must be one real number. Received: reward={reward!r}")
+        return array.item()
 
 
 def environment_name(environment) -> str:

@@ -35,6 +35,33 @@ class FrontEnd:
         """Tells which lanes' steps are terminal for the learner: the end of the game. -> [N] bool"""
         return step.terminated
 
+    def states(self, index: np.ndarray) -> np.ndarray:
+        """Asks the feature hook. [B] -> [B, ...]
+
+        Raises:
+            ValueError: it returned no array of one state per row.
+        """
+        return self._asked("get_feature_by_index", index, "states [B, ...]", lambda shape: shape[:1] == index.shape)
+
+    def rewards(self, index: np.ndarray) -> np.ndarray:
+        """Asks the reward hook. [B] -> [B]
+
+        Raises:
+            ValueError: it returned no array of one number per row.
+        """
+        return self._asked("get_reward_by_index", index, "one number per row, [B]", lambda shape: shape == index.shape)
+
+    def _asked(self, hook: str, index: np.ndarray, wanted: str, fits) -> np.ndarray:
+        answer = getattr(self, hook)(index)
+        shape = getattr(answer, "shape", None)
+        if not isinstance(answer, np.ndarray) or answer.dtype.kind not in "biuf" or not fits(shape):
+            received = type(answer).__name__ if shape is None else f"shape {shape}, dtype {answer.dtype}"
+            raise ValueError(
+                f"{type(self).__name__}.{hook} must return a numeric array of {wanted}, for B = {len(index)} rows. "
+                f"Received: {received}"
+            )
+        return answer
+
     def reading_from(self, replay: Replay) -> "FrontEnd":
         """Returns a copy, with all attributes that the hooks may use, that reads from another replay."""
         twin = copy.copy(self)

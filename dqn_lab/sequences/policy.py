@@ -25,7 +25,7 @@ def action_values(policy: Policy, features: np.ndarray, num_actions: int) -> np.
     """Returns a policy's action values. [N, ...] -> [N, A]
 
     Raises:
-        ValueError: they have another shape.
+        ValueError: they have another shape, or one of them is NaN.
     """
     values = np.asarray(policy(features))
     if values.shape != (len(features), num_actions):
@@ -33,4 +33,6 @@ def action_values(policy: Policy, features: np.ndarray, num_actions: int) -> np.
             f"A policy must return action values [N, A] = ({len(features)}, {num_actions}). "
             f"Received: shape={values.shape}"
         )
+    if np.isnan(values).any():
+        raise ValueError("A policy must return action values that are numbers. Received: NaN")
     return values

@@ -120,7 +120,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
     @property
     def epsilon(self) -> float:
         """Probability of a random action at the present step."""
-        return float(self._epsilon(self.steps)) if callable(self._epsilon) else self._epsilon
+        return require_fraction("epsilon", self._epsilon(self.steps)) if callable(self._epsilon) else self._epsilon
 
     @property
     def state_shape(self) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         """Returns the states in which the next actions will be taken. [N, ...]"""
         with self._lock:
             self._begin_once()
-            return self.get_feature_by_index(self.replay.ring.newest_index)
+            return self.states(self.replay.ring.newest_index)
 
     def get_latest_observation(self) -> np.ndarray:
         """Returns the newest stored observations. [N, ...]"""
@@ -251,7 +251,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
 
     def get_transitions(self, index: np.ndarray) -> dict[str, np.ndarray]:
         """Builds the transitions that begin in these rows, [B]; see `__getitem__` for the keys."""
-        return build_transitions(self.replay, index, self.gamma, self.get_feature_by_index, self.get_reward_by_index)
+        return build_transitions(self.replay, index, self.gamma, self.states, self.rewards)
 
     def create_validation_instance(self, epsilon: float, num_envs: int = 8) -> "ValidationInstance":
         """Returns an independent twin for evaluation: the same front end, its own environments and generators.
@@ -294,7 +294,16 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         }
 
     def set_state(self, state: dict) -> None:
-        """Takes over what `get_state` returned; the next step begins new episodes in all lanes."""
+        """Takes over what `get_state` returned; the next step begins new episodes in all lanes.
+
+        Raises:
+            RuntimeError: a fit is running.
+            ValueError: something is missing, or of another shape.
+        """
+        self._refuse_inside_fit()
+        missing = [name for name in self.get_state() if name not in state]
+        if missing:
+            raise ValueError(f"The state must be what `get_state` returned. Received: no {', '.join(missing)}")
         self.replay.ring.set_state(state["replay"])
         self._simulation.set_state(state["simulation"])
         for name, each in self._generators.items():
@@ -317,7 +326,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         with self._lock:
             if not len(self.replay.ring):
                 self._begin_once()
-            return self.get_feature_by_index(self.replay.ring.newest_index[:1])[0]
+            return self.states(self.replay.ring.newest_index[:1])[0]
 
     def _begin_once(self) -> None:
         if not self._simulation.has_begun:
