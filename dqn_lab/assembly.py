@@ -100,6 +100,11 @@ class Assembly:
         """
         from dqn_lab.sequences.environment import EnvironmentSequence
 
+        if self.protocol.repeat_action_probability is not None:
+            raise ValueError(
+                "`protocol` must be classic-control where no Atari game is played. "
+                f"Received: protocol={self.protocol.name!r}"
+            )
         sequence = EnvironmentSequence(make_environment, **self._sequence_arguments())
         sequence.protocol = self.protocol  # which its scores are told with
         self._evaluation_lanes = _MANY_LANES
@@ -192,9 +197,9 @@ class Assembly:
 
 def check_arguments(arguments: dict[str, object]) -> dict[str, object]:
     """The same run with an initial fill of a few batches, which is what `--check` builds."""
-    fill = arguments.get("replay_min_steps")
-    if not isinstance(fill, int):
-        return arguments
+    fill, capacity = arguments.get("replay_min_steps"), arguments.get("replay_capacity_steps")
+    if not isinstance(fill, int) or (isinstance(capacity, int) and fill > capacity):
+        return arguments  # a run would be refused for it, and so is this
     batch, lanes = arguments.get("batch_size", 32), arguments.get("num_envs", 1)
     return {**arguments, "replay_min_steps": min(fill, 2 * batch + 64 * lanes)}
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from dqn_lab.interruption import EXIT_CODE
@@ -32,7 +35,7 @@ def train(argv: Sequence[str] | None = None) -> int:
         return _help(parser, given.rundef)
     if given.rundef is None:
         parser.error("a rundef is needed: one of " + ", ".join(rundef_names()))
-    with Transcript() as transcript:
+    with Transcript() as transcript, _sigterm_as_ctrl_c():
         return _guard(parser.prog, given.verbose, transcript, lambda: _train(given, transcript))
 
 
@@ -96,6 +99,19 @@ def _describe(rundef: Rundef) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Until the run takes signals over, and behind it: not a death without a word."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
 def _guard(prog: str, verbose: bool, transcript, command: Callable[[], int]) -> int:
     """Carries a command out; what goes wrong is one line, and an exit code.
 
@@ -105,9 +121,9 @@ def _guard(prog: str, verbose: bool, transcript, command: Callable[[], int]) -> 
     try:
         return command()
     except KeyboardInterrupt as error:
-        print(f"{prog}: {error or 'interrupted'}", file=sys.stderr)
+        print(f"{prog}: {str(error) or 'interrupted'}", file=sys.stderr)
         return EXIT_CODE
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         trace = traceback.format_exc()
         if verbose:
             print(trace, file=sys.stderr, end="")
@@ -117,7 +133,7 @@ def _guard(prog: str, verbose: bool, transcript, command: Callable[[], int]) -> 
         return 2 if isinstance(error, SettingError) else 1
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, (*_TOLD, RundefError)) and text:
         return text

@@ -117,8 +117,14 @@ class Run:
             for line in (*self.describe(), *_describe_place(directory), totals.describe()):
                 transcript.say(line)
             self._open(directory, transcript, rundef, totals)
-            self._fill(transcript, interruption)
-            self.agent.fit(self.sequence, epochs=totals.epochs, callbacks=fitted, verbose=0)
+            try:
+                self._fill(transcript, interruption)
+                self.agent.fit(self.sequence, epochs=totals.epochs, callbacks=fitted, verbose=0)
+            except BaseException as error:
+                fit.rescue(error)
+                raise
+            finally:
+                directory.release()
             return fit.conclude()
 
     def check(self, say: Callable[[str], None] = print) -> None:
@@ -185,7 +191,7 @@ class Run:
         def progress(done: int, total: int) -> None:
             if interruption.requested:
                 transcript.clear_status()
-                raise KeyboardInterrupt("stopped before the first update: there is nothing to save")
+                raise KeyboardInterrupt("stopped before the first update: nothing was learnt, nothing is left behind")
             show(done, total)
 
         transcript.say(f"filling replay: {self.sequence.replay_min_steps:,} random steps")
@@ -219,12 +225,14 @@ class _Fit:
     """The callbacks of one fit, and what is said at its end."""
 
     def __init__(self, run: Run, directory, transcript, totals: _Totals, interruption):
+        from dqn_lab.callbacks.checkpoint import Checkpoint
         from dqn_lab.callbacks.limits import Limits
         from dqn_lab.callbacks.metrics import Metrics
 
         self._run, self._directory, self._transcript = run, directory, transcript
         self._began = time.perf_counter()
         self._metrics = Metrics(run.evaluation, minutes=self.minutes)
+        self._checkpoint = Checkpoint(directory.checkpoints, minutes=self.minutes)
         self._limits = Limits(
             total_updates=totals.updates,
             total_minutes=totals.minutes,
@@ -236,8 +244,11 @@ class _Fit:
         return (time.perf_counter() - self._began) / 60
 
     def callbacks(self, users: Iterable) -> list:
-        """Measures, then monitors, then what writes: each sees all that those before it added."""
-        from dqn_lab.callbacks.checkpoint import Checkpoint
+        """Measures, then monitors, then what writes: each sees all that those before it added.
+
+        But the epoch is saved before it is evaluated.
+        """
+        from dqn_lab.callbacks.checkpoint import BestCheckpoint
         from dqn_lab.callbacks.progress import Progress
         from dqn_lab.callbacks.progress_csv import ProgressCSV
         from dqn_lab.callbacks.tensorboard import TensorBoardScalars
@@ -245,6 +256,7 @@ class _Fit:
         run, directory, metrics = self._run, self._directory, self._metrics
         return [
             metrics,
+            self._checkpoint,
             *([] if run.evaluation is None else [run.evaluation]),
             *users,
             ProgressCSV(directory.progress, metrics),
@@ -255,9 +267,27 @@ class _Fit:
                 texts=_texts(run),
             ),
             Progress(self._transcript, metrics, self._limits),
-            Checkpoint(directory.checkpoints, directory.best, metrics, minutes=self.minutes),
+            BestCheckpoint(directory.best, metrics, self._checkpoint),
             self._limits,
         ]
+
+    def rescue(self, error: BaseException) -> None:
+        """Saves what had been learnt when an error came.
+
+        Where that is nothing the directory is no run any more, so that the same command can be given again: after an
+        error only its log stays, after Ctrl-C nothing.
+        """
+        try:
+            if self._checkpoint.save_if_new():
+                self._transcript.say(f"saved in {self._directory.checkpoints} before ending")
+                return
+        except OSError as failure:
+            self._transcript.say(f"could not be saved: {failure}")
+            return
+        asked = isinstance(error, KeyboardInterrupt)
+        if asked:
+            self._transcript.close_log()
+        self._directory.discard(keep_log=not asked)
 
     def conclude(self) -> bool:
         agent, sequence = self._run.agent, self._run.sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -10,7 +11,10 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 FORMAT = 1
+_LOCK = ".lock"
 
 _PACKAGE = Path(__file__).resolve().parent
 _VERSIONED = ("dqn_lab", "tensorflow", "keras", "gymnasium", "ale-py", "numpy")
@@ -19,14 +23,17 @@ _VERSIONED = ("dqn_lab", "tensorflow", "keras", "gymnasium", "ale-py", "numpy")
 class RunDirectory:
     """`runs/<name>/` with `config.json`, whose presence makes a directory a run.
 
+    While a run goes on it holds the lock `.lock` in it, which the system frees however the process ends.
+
     Args:
         path: the directory; it is made by `create`, not before.
         fresh: whether a run that is there may be put aside.
     """
 
     def __init__(self, path: str | Path, *, fresh: bool = False):
-        self.path = Path(path)
+        self.path = Path(path).resolve() if Path(path).name in ("", "..") else Path(path)  # `.` has no name
         self.fresh = fresh
+        self._lock: FileLock | None = None
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)
@@ -60,10 +67,15 @@ class RunDirectory:
         """Says before anything is built whether `create` would be refused.
 
         Raises:
-            FileExistsError: there is a run in it and `fresh` wasn't asked for.
+            FileExistsError: there is a run in it and `fresh` wasn't asked for, or a run is going on in it.
             NotADirectoryError: something on the way there is a file.
             PermissionError: it can't be written.
         """
+        if self._is_locked():
+            raise FileExistsError(
+                "a run is going on in this directory: stop it, or name another with --run-dir. "
+                f"Received: run_dir={self.path}"
+            )
         if self.is_used and not self.fresh:
             raise FileExistsError(
                 "this directory has a run in it: name another with --run-dir, or put the run aside "
@@ -89,15 +101,55 @@ class RunDirectory:
         made = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
             part = self.path / "config.json.part"
             part.write_text(json.dumps(jsonable(config), indent=2) + "\n", encoding="utf-8")
             part.replace(self.config)
         except OSError:
             if made and self.path.is_dir():
                 (self.path / "config.json.part").unlink(missing_ok=True)
+                self.release()
+                (self.path / _LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
             raise
         return put_aside
+
+    def release(self) -> None:
+        """Lets go of the lock: the run has ended."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def discard(self, *, keep_log: bool = False) -> None:
+        """Takes away what a run wrote that saved nothing, so that the same command can be given again."""
+        self.release()
+        files = [self.config, self.progress, self.path / _LOCK, *self.path.glob("events.out.tfevents.*")]
+        for file in files if keep_log else [*files, self.log]:
+            file.unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.best, self.path):
+            with contextlib.suppress(OSError):  # not there, or not empty: somebody else's
+                folder.rmdir()
+
+    def _is_locked(self) -> bool:
+        if self._lock is not None or not (self.path / _LOCK).exists():
+            return False
+        lock = FileLock(self.path / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        except OSError:  # it can't be written, which `check` says better
+            return False
+        lock.release()
+        return False
+
+    def _take_lock(self) -> None:
+        lock = FileLock(self.path / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise FileExistsError(f"a run has just begun in this directory. Received: run_dir={self.path}") from None
+        self._lock = lock
 
     def _put_aside(self) -> Path:
         number = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
@@ -51,9 +52,7 @@ class Transcript:
         logger = logging.getLogger(_LOGGER)
         logger.removeHandler(self._handler)
         sys.stdout, sys.stderr, logger.level, logger.propagate = self._outer.pop()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        self.close_log()
 
     def open_log(self, path: Path) -> None:
         """Writes what was printed so far to a file and goes on there."""
@@ -61,6 +60,13 @@ class Transcript:
             self._log = open(path, "a", encoding="utf-8", buffering=1)
             self._log.write(self._kept.getvalue())
             self._kept = io.StringIO()
+
+    def close_log(self) -> None:
+        """Goes on without the log file."""
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+                self._log = None
 
     def say(self, text: str) -> None:
         """Prints one line."""
@@ -109,10 +115,16 @@ class Transcript:
     def _write(self, stream, text: str) -> None:
         with self._lock:
             if self._live is None:
-                stream.write(_encodable(text, stream.encoding))
+                self._show(stream, text)
             else:  # above the status line
                 self._live.console.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
             (self._log or self._kept).write(text)
+
+    def _show(self, stream, text: str) -> None:
+        """Writes to a stream that may be missing (`>&-`) or that nobody reads any more (`| head`): a run goes on."""
+        if stream is not None:
+            with contextlib.suppress(BrokenPipeError, ValueError):
+                stream.write(_encodable(text, stream.encoding))
 
 
 class _Tee(io.TextIOBase):
@@ -137,17 +149,19 @@ class _Tee(io.TextIOBase):
             self._partial = ""
 
     def flush(self) -> None:
-        self._stream.flush()
+        if self._stream is not None:
+            with contextlib.suppress(BrokenPipeError, ValueError):
+                self._stream.flush()
 
     def isatty(self) -> bool:
-        return self._stream.isatty()
+        return self._stream is not None and self._stream.isatty()
 
     def fileno(self) -> int:
         return self._stream.fileno()
 
     @property
     def encoding(self) -> str:
-        return self._stream.encoding
+        return getattr(self._stream, "encoding", None) or "utf-8"
 
 
 class _Handler(logging.Handler):
@@ -172,4 +186,4 @@ def _is_terminal(stream) -> bool:
     """A terminal on which a line can be drawn anew. A notebook's `!command` only looks like one."""
     in_notebook = "ipykernel" in sys.modules or "JPY_PARENT_PID" in os.environ
     dumb = os.environ.get("TERM") == "dumb"
-    return stream.isatty() and not in_notebook and not dumb
+    return stream is not None and stream.isatty() and not in_notebook and not dumb

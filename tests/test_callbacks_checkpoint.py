@@ -5,7 +5,7 @@ import os
 import pytest
 from fake_run import FakeCallback, FakeClock, FakeEvaluation, FakeFit
 
-from dqn_lab.callbacks.checkpoint import Checkpoint
+from dqn_lab.callbacks.checkpoint import BestCheckpoint, Checkpoint
 from dqn_lab.callbacks.limits import Limits
 from dqn_lab.callbacks.metrics import Metrics
 from dqn_lab.checkpoint import check_checkpoint
@@ -15,12 +15,13 @@ def run(folder, epochs, scores=(), others=(), period_epochs=1, total_updates=100
     clock = FakeClock()
     evaluation = FakeEvaluation(scores, period_epochs) if scores else None
     metrics = Metrics(evaluation, minutes=clock.minutes, clock=clock)
-    checkpoint = Checkpoint(folder / "checkpoints", folder / "best", metrics, minutes=clock.minutes, **arguments)
+    checkpoint = Checkpoint(folder / "checkpoints", minutes=clock.minutes, **arguments)
+    best = BestCheckpoint(folder / "best", metrics, checkpoint)
     limits = Limits(total_updates=total_updates, minutes=clock.minutes)
-    callbacks = [metrics, *([evaluation] if scores else []), checkpoint, limits, *others]
+    callbacks = [metrics, checkpoint, *([evaluation] if scores else []), best, limits, *others]
     fit = FakeFit(callbacks, clock)
     fit.run(epochs)
-    return checkpoint
+    return best
 
 
 def saved(folder):
@@ -79,10 +80,10 @@ def test_only_a_better_evaluation_is_the_best(tmp_path, monkeypatch, scores, per
         return save(path, agent, counters)
 
     monkeypatch.setattr(module, "save_agent", record)
-    checkpoint = run(tmp_path, 3, scores, period_epochs=period)
+    best_checkpoint = run(tmp_path, 3, scores, period_epochs=period)
     assert saves == best
     finite = max(score for score in scores if score > float("-inf"))
-    assert checkpoint.best_value == finite
+    assert best_checkpoint.best_value == finite
     assert check_checkpoint(tmp_path / "best")["counters"]["eval_return_mean"] == finite
 
 

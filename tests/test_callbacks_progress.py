@@ -38,8 +38,8 @@ def run(epochs, interactive=False, total_updates=16, games=None):
 def test_an_epoch_is_one_line_where_there_is_no_terminal():
     transcript = run(2, games={1: (12.0, 9)})
     assert transcript.lines == [
-        "epoch 1: 4 updates, 116 steps, 464 frames, 4 steps/s, epsilon 0.960, loss 0.5, return 12, 12 s left",
-        "epoch 2: 8 updates, 132 steps, 528 frames, 4 steps/s, epsilon 0.920, loss 0.5, return 12, 8 s left",
+        "epoch 1: 4 updates, 116 steps, 464 frames, 4 steps/s, epsilon 0.960, loss 0.5, training return 12, 12 s left",
+        "epoch 2: 8 updates, 132 steps, 528 frames, 4 steps/s, epsilon 0.920, loss 0.5, training return 12, 8 s left",
     ]
     assert transcript.states == ["cleared"]
 
@@ -61,8 +61,11 @@ def test_the_status_line_is_not_drawn_at_every_update(monkeypatch):
     assert len(transcript.states) == 3 + 1  # updates 1, 4, 7, and cleared
 
 
-def test_an_epoch_that_was_broken_off_has_no_line():
-    assert len(run(3, total_updates=6).lines) == 1
+def test_an_epoch_that_was_broken_off_has_a_line_that_says_so():
+    whole, part = run(3, total_updates=6).lines
+    assert whole.startswith("epoch 1: 4 updates, 116 steps")
+    assert part.startswith("epoch 2, in its course: 6 updates, 124 steps")
+    assert "loss 0.5" in part and "return" not in part  # no game had ended
 
 
 def test_a_run_without_totals_says_nothing_of_the_time_left():

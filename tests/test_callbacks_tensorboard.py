@@ -66,9 +66,9 @@ def test_what_was_not_measured_has_no_point(tmp_path):
     assert "eval/mean_ep_length" not in events.Tags()["tensors"]
 
 
-def test_a_broken_off_epoch_has_only_the_points_inside_it(tmp_path):
+def test_a_broken_off_epoch_has_the_points_inside_it_and_one_where_it_ended(tmp_path):
     events = run(tmp_path, 3, total_updates=7, log_period_updates=3)
-    assert [step for step, _ in points(events, "train/loss")] == [112, 116, 124]
+    assert [step for step, _ in points(events, "train/loss")] == [112, 116, 124, 128]
 
 
 def test_network_and_configuration_are_shown_as_text(tmp_path):

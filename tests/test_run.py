@@ -54,13 +54,14 @@ def test_a_run_ends_by_itself_at_its_total(trained):
 def test_its_directory_has_everything_under_its_fixed_name(trained):
     names = sorted(os.listdir(trained["folder"]))
     assert [name for name in names if not name.startswith("events.out.tfevents")] == [
+        ".lock",
         "best",
         "checkpoints",
         "config.json",
         "log.txt",
         "progress.csv",
     ]
-    assert len(names) == 6
+    assert len(names) == 7
 
 
 def test_config_json_tells_arguments_rules_and_versions(trained):
@@ -296,6 +297,6 @@ def test_a_request_during_the_fill_ends_it_with_nothing_to_save(tmp_path):
         requested = True
 
     run = toy_rundef.run()
-    with Transcript() as transcript, pytest.raises(KeyboardInterrupt, match="nothing to save"):
+    with Transcript() as transcript, pytest.raises(KeyboardInterrupt, match="nothing was learnt"):
         run._fill(transcript, Requested())
     assert run.sequence.steps < 40

@@ -22,7 +22,7 @@ def test_nothing_is_there_before_create_and_a_run_after(tmp_path):
     assert directory.create({"arguments": {"seed": 1, "total_steps": math.inf}}) is None
     assert directory.is_used
     assert json.loads(directory.config.read_text()) == {"arguments": {"seed": 1, "total_steps": "inf"}}
-    assert os.listdir(directory) == ["config.json"]
+    assert sorted(os.listdir(directory)) == [".lock", "config.json"]
 
 
 def test_the_files_have_their_fixed_names(tmp_path):
@@ -57,7 +57,7 @@ def test_fresh_puts_the_old_run_aside_and_says_where(tmp_path):
 def test_fresh_leaves_a_directory_that_is_no_run_where_it_is(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     assert RunDirectory(tmp_path, fresh=True).create({}) is None
-    assert sorted(os.listdir(tmp_path)) == ["config.json", "notes.txt"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", "config.json", "notes.txt"]
 
 
 def test_a_place_inside_a_file_is_refused(tmp_path):
@@ -141,3 +141,39 @@ def test_the_commit_is_that_of_the_clone_and_says_when_files_differ(tmp_path):
 def test_without_git_there_is_no_commit(monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert git_commit() is None
+
+
+def test_a_directory_in_which_a_run_goes_on_is_refused_even_with_fresh(tmp_path):
+    running = RunDirectory(tmp_path / "toy")
+    running.create({})
+    with pytest.raises(FileExistsError, match="a run is going on in this directory: stop it, or name another"):
+        RunDirectory(tmp_path / "toy", fresh=True).check()
+    running.release()
+    assert RunDirectory(tmp_path / "toy", fresh=True).create({}) == tmp_path / "toy.old-1"
+
+
+def test_a_run_that_ended_without_a_word_leaves_no_lock(tmp_path):
+    code = "from dqn_lab.run_directory import RunDirectory; import os; RunDirectory('toy').create({}); os._exit(9)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 9
+    assert RunDirectory(tmp_path / "toy", fresh=True).create({}) == tmp_path / "toy.old-1"
+
+
+def test_what_saved_nothing_is_taken_away_and_nothing_else(tmp_path):
+    directory = RunDirectory(tmp_path / "toy")
+    directory.create({})
+    directory.log.write_text("line")
+    (directory.path / "events.out.tfevents.1").write_text("")
+    directory.discard()
+    assert not directory.path.exists()
+
+    directory.create({})
+    (directory.path / "notes.txt").write_text("mine")
+    directory.discard()
+    assert [one.name for one in directory.path.iterdir()] == ["notes.txt"]
+
+
+def test_the_current_directory_has_a_name_to_be_put_aside_by(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    assert RunDirectory(".").path == home

@@ -60,12 +60,16 @@ class Progress(keras.callbacks.Callback):
         if self.model.sequence.epoch_complete:
             row = self._metrics.row(logs or {})
             self._transcript.say(f"epoch {epoch + 1}: {self._line(row)}")
+        else:
+            figures = {**(logs or {}), **self._meter.measure()}
+            self._transcript.say(f"epoch {epoch + 1}, in its course: {self._line(figures)}")
 
     def on_train_end(self, logs=None):
         self._transcript.clear_status()
 
     def _line(self, figures: Mapping[str, float]) -> str:
-        self._return = figures.get("train_return_mean", self._return)
+        newest = figures.get("train_return_mean", math.nan)
+        self._return = newest if math.isfinite(newest) else self._return
         words = [
             f"{figures['updates']:,.0f} updates",
             f"{figures['steps']:,.0f} steps",
@@ -74,7 +78,7 @@ class Progress(keras.callbacks.Callback):
             f"epsilon {figures['epsilon']:.3f}",
         ]
         words += [f"loss {figures['loss']:.4g}"] if "loss" in figures else []
-        words += [] if math.isnan(self._return) else [f"return {self._return:.4g}"]
+        words += [] if math.isnan(self._return) else [f"training return {self._return:.4g}"]
         left = self._seconds_left()
         words += [] if left is None else [f"{_duration(left)} left"]
         return ", ".join(words)

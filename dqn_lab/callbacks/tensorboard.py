@@ -17,7 +17,8 @@ _TAGS = {one.key: one.tag for one in (*COLUMNS, *BASELINES)}
 
 
 class TensorBoardScalars(keras.callbacks.Callback):
-    """Writes a point per figure at each complete epoch's end, and every so many updates inside it.
+    """Writes a point per figure at each complete epoch's end, every so many updates inside it, and where the
+    last one is broken off.
 
     The x axis is agent steps, which go on over fits and processes; Keras's own callback counts
     epochs or a process's batches. An epoch's points are its means; a point inside it is the mean
@@ -76,6 +77,8 @@ class TensorBoardScalars(keras.callbacks.Callback):
         if self.model.sequence.epoch_complete:
             self._write(self._metrics.row(logs or {}))
             self._meter.measure()  # the next point begins here
+        elif "loss" in (logs or {}):  # broken off: a last point inside it
+            self._write({**logs, **self._meter.measure()})
 
     def on_train_end(self, logs=None):
         self._writer.close()

@@ -1,0 +1,146 @@
+"""How a run ends that does not come to its total: nothing lost, nothing half made."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+import toy_rundef
+
+from dqn_lab.checkpoint import check_checkpoint, complete_checkpoints
+
+TOY = str(Path(toy_rundef.__file__))
+
+
+class Raising(keras.callbacks.Callback):
+    """Raises behind an update."""
+
+    def __init__(self, update, error):
+        super().__init__()
+        self.update, self.error = update, error
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.model.updates == self.update:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("boom"), KeyboardInterrupt()])
+def test_what_was_learnt_is_saved_when_something_raises(tmp_path, error, capsys):
+    with pytest.raises(type(error)) as raised:
+        toy_rundef.run(total_updates=50).train(tmp_path / "toy", callbacks=[Raising(7, error)])
+    assert raised.value is error
+    (saved,) = complete_checkpoints(tmp_path / "toy" / "checkpoints")
+    assert check_checkpoint(saved)["counters"]["updates"] == 7
+    assert "saved in" in capsys.readouterr().out
+
+
+def test_an_environment_that_raises_in_training_costs_no_update(tmp_path):
+    with pytest.raises(RuntimeError, match="boom"):
+        toy_rundef.run(boom_at_step=60, total_updates=50, feeding="alternate").train(tmp_path / "toy")
+    newest = complete_checkpoints(tmp_path / "toy" / "checkpoints")[-1]
+    assert check_checkpoint(newest)["counters"]["updates"] == 19  # the fill took 20 decisions, each update 2
+
+
+def test_an_error_before_the_first_update_leaves_its_log_and_no_run(tmp_path):
+    with pytest.raises(RuntimeError, match="boom"):
+        toy_rundef.run(boom_at_step=3).train(tmp_path / "toy")
+    assert os.listdir(tmp_path / "toy") == ["log.txt"]
+    assert toy_rundef.run(total_updates=1).train(tmp_path / "toy")
+    assert (tmp_path / "toy" / "config.json").exists()
+
+
+def test_ctrl_c_in_the_fill_leaves_nothing(tmp_path, monkeypatch):
+    run = toy_rundef.run()
+
+    def interrupted(progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.sequence, "fill", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.train(tmp_path / "runs" / "toy")
+    assert os.listdir(tmp_path / "runs") == []
+
+
+def test_a_second_run_in_the_same_directory_is_refused_while_the_first_goes_on(tmp_path):
+    refusals = []
+
+    class Second(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if self.model.updates == 2:
+                with pytest.raises(FileExistsError, match="a run is going on in this directory") as refused:
+                    toy_rundef.run(total_updates=1).train(tmp_path / "toy", fresh=True)
+                refusals.append(refused)
+
+    assert toy_rundef.run(total_updates=4).train(tmp_path / "toy", callbacks=[Second()])
+    assert len(refusals) == 1
+    (saved,) = complete_checkpoints(tmp_path / "toy" / "checkpoints")
+    assert check_checkpoint(saved)["counters"]["updates"] == 4
+
+
+def command(*words, **options):
+    code = "import sys; from dqn_lab import cli; sys.exit(cli.train(sys.argv[1:]))"
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], text=True, **options)
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_prints(tmp_path):
+    with command(
+        TOY, "--run-dir", tmp_path / "toy", "--updates", 25, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        error = process.stderr.read()
+    assert (process.returncode, error) == (0, "")
+    assert "ended after 25 updates" in (tmp_path / "toy" / "log.txt").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is started there with streams or none")
+def test_a_run_needs_no_standard_output(tmp_path):
+    words = f"exec {sys.executable} -m dqn_lab.cli dqn-train {TOY} --run-dir {tmp_path / 'toy'} --updates 3 >&-"
+    done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "toy" / "config.json").read_text())["rundef"] == "toy_rundef"
+
+
+def test_sigterm_before_the_run_is_told_in_a_line(tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import threading\n"
+        "def run(*, seed: int = 0):\n"
+        "    print('building', flush=True)\n"
+        "    threading.Event().wait()\n"
+    )
+    with command(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout.readline() == "building\n"
+        process.send_signal(signal.SIGTERM)
+        error = process.stderr.read()
+    assert (process.returncode, error) == (130, "dqn-train: interrupted\n")
+    assert os.listdir(tmp_path) == ["slow.py"]
+
+
+def test_a_rundef_that_calls_exit_is_an_error(tmp_path):
+    rundef = tmp_path / "leaving.py"
+    rundef.write_text("import sys\ndef run(*, seed: int = 0):\n    sys.exit(0)\n")
+    with command(rundef, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        error = process.stderr.read()
+    assert process.returncode == 1
+    assert error == "dqn-train: error: SystemExit: 0\n"
+
+
+def test_an_evaluation_that_raises_costs_no_update(tmp_path, monkeypatch):
+    run = toy_rundef.run(total_updates=20)
+
+    def broken(epoch, logs=None):
+        raise RuntimeError("no evaluation")
+
+    monkeypatch.setattr(run.evaluation, "on_epoch_end", broken)
+    saves = []
+    from dqn_lab.callbacks import checkpoint as module
+
+    save = module.save_agent
+    monkeypatch.setattr(module, "save_agent", lambda path, *rest: saves.append(path.name) or save(path, *rest))
+    with pytest.raises(RuntimeError, match="no evaluation"):
+        run.train(tmp_path / "toy")
+    assert saves == ["80"]  # before the evaluation, and not again behind it
