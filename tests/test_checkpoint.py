@@ -66,6 +66,7 @@ def test_a_new_one_takes_the_place_of_the_old(tmp_path):
     assert os.listdir(tmp_path) == ["best"]
 
 
+@pytest.mark.posix
 def test_a_full_disk_is_said_and_leaves_the_old_one(tmp_path):
     write(tmp_path / "best", b"old")
 

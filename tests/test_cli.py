@@ -281,6 +281,7 @@ def read_until(process, text):
 
 
 @pytest.mark.case("B110")
+@pytest.mark.posix
 def test_the_first_signal_finishes_the_update_saves_and_exits_130(tmp_path):
     with start("--run-dir", tmp_path / "toy", "--set", "updates_per_epoch=50") as process:
         read_until(process, "update 70")
@@ -300,6 +301,7 @@ def test_the_first_signal_finishes_the_update_saves_and_exits_130(tmp_path):
 
 
 @pytest.mark.case("B110")
+@pytest.mark.posix
 def test_the_second_signal_ends_it_while_an_environment_hangs_in_step(tmp_path):
     with start("--run-dir", tmp_path / "toy", "--set", "hang_at_step=60") as process:
         read_until(process, "hanging")

@@ -45,6 +45,7 @@ def start(code):
 
 
 @posix
+@pytest.mark.posix
 def test_the_first_signal_asks_and_the_program_ends_as_it_likes(number):
     with start(LOOP) as process:
         assert process.stdout.readline() == "ready\n"
@@ -54,6 +55,7 @@ def test_the_first_signal_asks_and_the_program_ends_as_it_likes(number):
 
 
 @posix
+@pytest.mark.posix
 def test_the_second_signal_ends_a_process_whose_main_thread_is_busy(number):
     with start(BUSY) as process:
         assert process.stdout.readline() == "ready\n"
@@ -64,6 +66,7 @@ def test_the_second_signal_ends_a_process_whose_main_thread_is_busy(number):
         assert process.stdout.read() == ""
 
 
+@pytest.mark.posix
 def test_the_two_signals_may_be_different_ones():
     with start(BUSY) as process:
         assert process.stdout.readline() == "ready\n"
@@ -73,6 +76,7 @@ def test_the_two_signals_may_be_different_ones():
         assert process.wait() == 130
 
 
+@pytest.mark.posix
 def test_in_a_notebook_the_second_signal_interrupts_and_the_process_lives():
     said = threading.Event()
     with pytest.raises(KeyboardInterrupt):
@@ -134,6 +138,7 @@ def test_outside_the_main_thread_it_does_nothing():
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+@pytest.mark.posix
 def test_another_signal_asks_for_nothing():
     seen = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))

@@ -96,7 +96,7 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints(tmp_path):
     assert "ended after 25 updates" in (tmp_path / "toy" / "log.txt").read_text()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a process is started there with streams or none")
+@pytest.mark.posix
 def test_a_run_needs_no_standard_output(tmp_path):
     words = f"exec {sys.executable} -m dqn_lab.cli dqn-train {TOY} --run-dir {tmp_path / 'toy'} --updates 3 >&-"
     done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
@@ -104,6 +104,7 @@ def test_a_run_needs_no_standard_output(tmp_path):
     assert json.loads((tmp_path / "toy" / "config.json").read_text())["rundef"] == "toy_rundef"
 
 
+@pytest.mark.posix
 def test_sigterm_before_the_run_is_told_in_a_line(tmp_path):
     slow = tmp_path / "slow.py"
     slow.write_text(
