@@ -12,7 +12,7 @@ from dqn_lab.sequences.environment import EnvironmentSequence
 from dqn_lab.sequences.feed import Feed
 
 GUARD = 120  # seconds after which a hung test fails; a right answer never waits for it
-NUMBERS = 1_024  # actions of a numbered world: more than any test makes steps
+NUMBERS = 256  # actions of a numbered world: more than any test makes steps
 
 
 class Numbered(gymnasium.Env):
@@ -84,16 +84,16 @@ class NumberedSequence(EnvironmentSequence):
 class HeldFeed(Feed):
     """A feed whose generator is held back at an item until it is released."""
 
-    held_index = 3
+    held_number = 3
 
-    def __getitem__(self, index):
-        if index == self.held_index:
+    def item(self, number):
+        if number == self.held_number:
             self.is_held.set()
             wait_for(self.release)
         try:
-            return super().__getitem__(index)
+            return super().item(number)
         finally:
-            if index == self.held_index:
+            if number == self.held_number:
                 self.has_returned.set()
 
     @classmethod

@@ -96,6 +96,11 @@ def test_a_game_that_always_reports_no_lives_loses_none():
 
 
 @pytest.mark.case("B055")
+def test_a_game_without_lives_is_terminal_at_its_end():
+    assert terminals(played(Faked(lambda: Game(length=5, lives=(0,))), 12), 12) == [5, 10]
+
+
+@pytest.mark.case("B055")
 def test_an_extra_life_is_no_loss():
     sequence = played(Faked(lambda: Game(length=20, lives=(3, 4, 3, 3))), 6)
 
@@ -395,6 +400,7 @@ def test_its_identity_tells_games_rules_and_pictures_apart():
     plain = identity()
     others = [
         identity("pong"),
+        identity("space_invaders"),  # as many actions as Pong
         identity(protocol="dopamine"),
         identity(frame_skip=3),
         identity(fire_on_start=True),

@@ -1,6 +1,7 @@
 """DQN: which values it learns from, which weights it changes, and that it comes back from a file as it was."""
 
 import functools
+import inspect
 import json
 import subprocess
 import sys
@@ -286,32 +287,48 @@ def fresh_process(tmp_path_factory):
     agent.save(folder / "agent.keras")
     states = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     np.save(folder / "states.npy", states)
+    np.savez(folder / "batch.npz", **batch_of(3, reward=[1, 2, 3], discount=[0.9] * 3))
     root = Path(__file__).parent.parent
     script = [sys.executable, "-c", _LOADS, str(folder)]
     done = subprocess.run(script, cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    return agent, states, np.load(folder / "loaded.npz"), json.loads((folder / "told.json").read_text())
+    told = json.loads((folder / "told.json").read_text())
+    told["losses here"] = losses_of_three_updates(keras.saving.load_model(folder / "network.keras"), folder)
+    return agent, states, np.load(folder / "loaded.npz"), told
 
 
-_LOADS = """
+def losses_of_three_updates(network, folder):
+    agent = DQN(network, target_period_updates=2)
+    agent.compile(keras.optimizers.SGD(0.1), jit_compile="auto")
+    update = tf.function(agent._counted_update, jit_compile=agent.jit_compile)
+    agent.optimizer.build(network.trainable_variables)
+    batch = {key: tf.constant(value) for key, value in np.load(folder / "batch.npz").items()}
+    return [float(update(batch)[0]["loss"]) for _ in range(3)]
+
+
+_LOADS = f"""
 import json, sys
 from pathlib import Path
 import keras
 import numpy as np
+import tensorflow as tf
 
+{inspect.getsource(losses_of_three_updates)}
 folder = Path(sys.argv[1])
 states = np.load(folder / "states.npy")
 network = keras.saving.load_model(folder / "network.keras")
-told = {"config": network.to_json(), "knows dqn_lab": "dqn_lab" in sys.modules}
-found = {"network": network(states).numpy()}
+told = {{"config": network.to_json(), "knows dqn_lab": "dqn_lab" in sys.modules}}
+found = {{"network": network(states).numpy()}}
 
 from dqn_lab import DQN
 
 agent = keras.saving.load_model(folder / "agent.keras")
-told |= {"class": type(agent) is DQN, "updates": agent.updates, "double": agent.double}
-told |= {"iterations": int(agent.optimizer.iterations), "jit_compile": agent.jit_compile}
-found |= {"agent": agent.q_values(states).numpy(), "target": agent.target_network(states).numpy()}
-found |= {f"optimizer {place}": np.array(each) for place, each in enumerate(agent.optimizer.variables)}
+told |= {{"class": type(agent) is DQN, "updates": agent.updates, "double": agent.double}}
+told |= {{"iterations": int(agent.optimizer.iterations), "jit_compile": agent.jit_compile}}
+found |= {{"agent": agent.q_values(states).numpy(), "target": agent.target_network(states).numpy()}}
+tf.config.experimental.enable_op_determinism()
+told["losses"] = losses_of_three_updates(network, folder)
+found |= {{f"optimizer {{place}}": np.array(each) for place, each in enumerate(agent.optimizer.variables)}}
 np.savez(folder / "loaded.npz", **found)
 (folder / "told.json").write_text(json.dumps(told))
 """
@@ -335,3 +352,10 @@ def test_a_saved_agent_loads_in_a_fresh_process_once_its_class_is_imported(fresh
     assert (found["agent"] != found["target"]).any()
     variables = [np.array(variable) for variable in agent.optimizer.variables]
     np.testing.assert_equal([found[f"optimizer {place}"] for place in range(len(variables))], variables)
+
+
+@pytest.mark.case("B095")
+def test_with_deterministic_operations_auto_neither_raises_nor_changes_the_losses(fresh_process):
+    _, _, _, told = fresh_process
+    assert len(told["losses"]) == 3
+    np.testing.assert_allclose(told["losses"], told["losses here"], rtol=0, atol=1e-5)

@@ -202,6 +202,8 @@ class Agent(keras.Model):
                 "An agent's `fit` takes sequence, epochs, initial_epoch, callbacks and verbose; the sequence "
                 f"decides about the rest. Received: {', '.join(unsupported)}"
             )
+        if not self.compiled:
+            raise ValueError("An agent is compiled before it is fitted: `agent.compile(optimizer)`.")
         check_fits(self.network, sequence)
         epochs = require_integer("epochs", epochs, least=0)
         initial_epoch = require_integer("initial_epoch", initial_epoch, least=0)
@@ -211,12 +213,12 @@ class Agent(keras.Model):
         self._feed, self.sequence, self.fit_callbacks = feed, sequence, tuple(keras.tree.flatten(callbacks or ()))
         try:
             history = super().fit(
-                feed,
+                feed.dataset(),
                 epochs=epochs,
                 initial_epoch=initial_epoch,
                 callbacks=callbacks,
                 verbose=verbose,
-                shuffle=False,  # Keras's default uses Python's global random generator
+                shuffle=False,
             )
         except BaseException as raised:
             self._end(feed)
@@ -271,10 +273,9 @@ class Agent(keras.Model):
     def _counted_update(self, batch):
         logs = self.train_step(batch)
         unfinite = tf.identity(self.unfinite.value)  # []
-        made = tf.equal(unfinite, 0)  # []
-        self.update_count.assign_add(tf.cast(made, tf.int64))
+        self.update_count.assign_add(tf.cast(tf.equal(unfinite, 0), tf.int64))
         if self.target_network is not None:
-            due = made & tf.equal(self.update_count.value % self.target_period_updates, 0)  # []
+            due = tf.equal(self.update_count.value % self.target_period_updates, 0)  # []
             tf.cond(due, self._copy_to_target, lambda: None)
         return logs, unfinite
 
@@ -297,7 +298,6 @@ class Agent(keras.Model):
 
     def _stop_if(self, unfinite: int) -> None:
         if unfinite:
-            self.unfinite.assign(0)
             raise FloatingPointError(
                 f"The {_UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made. A "
                 "lower learning rate, a gradient clip or clipped rewards may help."

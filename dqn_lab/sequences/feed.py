@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-import keras
 import numpy as np
 
 FEEDINGS = ("auto", "overlap", "alternate")
@@ -56,10 +55,10 @@ def choose_feeding(
     return "alternate", f"updates use all {cores} cores"
 
 
-class Feed(keras.utils.PyDataset):
-    """Hands minibatches to one `fit`, and holds Keras's generator thread back until each is due.
+class Feed:
+    """Hands minibatches to one `fit`, and holds the generator's thread back until each is due.
 
-    Keras asks for items as far ahead as it likes, on a thread of its own. The agent's train function calls
+    TensorFlow asks the generator for items ahead of need, on a thread of its own. The agent's train function calls
 
         next_batch(iterator)    alternate: the batch is made here, the generator only hands it over
                                 overlap: once it has come, the generator is told to make the next one
@@ -71,7 +70,7 @@ class Feed(keras.utils.PyDataset):
     just before it, so that the generator's thread makes no TensorFlow call.
 
     A feed that has been closed stays closed. A generator that comes late, left over from a fit that was broken off in
-    mid-epoch, meets a closed feed and touches nothing.
+    mid-epoch, meets a closed feed and ends.
 
     Args:
         sequence: whose batches are fed.
@@ -90,59 +89,72 @@ class Feed(keras.utils.PyDataset):
         policy: Callable[[np.ndarray], np.ndarray],
         carried: dict[str, np.ndarray] | None,
     ) -> None:
-        super().__init__()
         self.left = 0
         self.error: BaseException | None = None
         self.failed = False
         self._sequence = sequence
         self._policy = policy
         self._overlaps = sequence.feeding == "overlap"
-        self._begun = self._closed = self._making = False
+        self._updates_per_epoch = len(sequence)
+        self._closed = self._making = False
         self._in_flight = carried  # made, and not yet taken by an update
-        self._ready = carried  # made, and not yet handed to Keras
+        self._ready = carried  # made, and not yet handed over
         self._values: tuple | None = None  # (values or None,), once the generator is to make a batch
         self._changed = threading.Condition()
-        self._length = len(sequence)
-        self._empty: dict[str, np.ndarray] = {}
         self._iterator = None
 
-    def __len__(self) -> int:
-        return self._length
+    def dataset(self):
+        """Returns the minibatches of one epoch as a `tf.data.Dataset`, for Keras; fills the replay if need be.
 
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        if not self._begun:  # Keras looks at shapes and dtypes
-            probe = self._sequence[index]
-            self._empty = {key: np.empty((0, *value.shape[1:]), value.dtype) for key, value in probe.items()}
-            return probe
+        Not as a PyDataset, for which Keras leaves TensorFlow's autotuning on: the end of an epoch then now and again
+        waits for its next turn, which comes once a minute in a long epoch.
+        """
+        import tensorflow as tf
+
+        signature = {
+            key: tf.TensorSpec((None, *value.shape[1:]), value.dtype) for key, value in self._sequence[0].items()
+        }
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        dataset = tf.data.Dataset.from_generator(self.items, output_signature=signature)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(self._updates_per_epoch))
+        return dataset.prefetch(1).with_options(options)
+
+    def items(self):
+        """Yields an epoch's minibatches, each once it is due; on TensorFlow's thread."""
+        for number in range(self._updates_per_epoch):
+            batch = self.item(number)
+            if batch is None:
+                return
+            yield batch
+
+    def item(self, number: int) -> dict[str, np.ndarray] | None:
+        """Returns a minibatch once it is due, or None once the feed is closed.
+
+        Args:
+            number: its place in the epoch; it makes no difference.
+        """
         with self._changed:
             self._changed.wait_for(self._may_go_on)
             if self._closed:
-                return self._empty  # to a generator that nobody listens to; an exception would be printed
+                return None
             if self._ready is not None:
                 batch, self._ready = self._ready, None
                 return batch
             (values,), self._values, self._making = self._values, None, True
         try:
             self._make(None, values)
+            return self._in_flight
         finally:
             with self._changed:
                 self._making = False
                 self._changed.notify_all()
-        return self._in_flight
-
-    def on_epoch_begin(self) -> None:
-        """Readies the epoch; with `overlap` its first batch, which nothing can overlap with, is set going."""
-        self._sequence.fill()
-        self._sequence.epoch_complete = False
-        self._begun, self.left = True, self._length
-        if self._overlaps and self._in_flight is None:
-            self._order_batch()
 
     def next_batch(self, iterator) -> dict:
         """Returns the batch of the next update.
 
         Args:
-            iterator: Keras's, over this feed.
+            iterator: over this feed's dataset.
 
         Raises:
             RuntimeError: no batch could be made; `error` says why. The same text whatever it is, because Keras takes
@@ -150,6 +162,8 @@ class Feed(keras.utils.PyDataset):
         """
         # Kept, because to free it is to wait for its generator, which waits here for as long as the feed is open.
         self._iterator = iterator
+        if not self.left:
+            self._begin_epoch()
         if not self._overlaps and self._in_flight is None:
             self._make_here()
         batch = self._take(iterator)
@@ -184,6 +198,12 @@ class Feed(keras.utils.PyDataset):
                 self._changed.notify_all()
             self._sequence.detach(self, self._in_flight)
             self._sequence = self._policy = self._in_flight = self._ready = self._iterator = None
+
+    def _begin_epoch(self) -> None:
+        self._sequence.epoch_complete = False
+        self.left = self._updates_per_epoch
+        if self._overlaps and self._in_flight is None:
+            self._order_batch()  # nothing can overlap with an epoch's first batch
 
     def _may_go_on(self) -> bool:
         return self._closed or self._ready is not None or self._values is not None

@@ -35,7 +35,7 @@ class FrontEnd:
         """Tells which lanes' steps are terminal for the learner: the end of the game. -> [N] bool"""
         return step.terminated
 
-    def states(self, index: np.ndarray) -> np.ndarray:
+    def ask_states(self, index: np.ndarray) -> np.ndarray:
         """Asks the feature hook. [B] -> [B, ...]
 
         Raises:
@@ -43,7 +43,7 @@ class FrontEnd:
         """
         return self._asked("get_feature_by_index", index, "states [B, ...]", lambda shape: shape[:1] == index.shape)
 
-    def rewards(self, index: np.ndarray) -> np.ndarray:
+    def ask_rewards(self, index: np.ndarray) -> np.ndarray:
         """Asks the reward hook. [B] -> [B]
 
         Raises:

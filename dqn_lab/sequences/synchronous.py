@@ -143,7 +143,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         """Returns the states in which the next actions will be taken. [N, ...]"""
         with self._lock:
             self._begin_once()
-            return self.states(self.replay.ring.newest_index)
+            return self.ask_states(self.replay.ring.newest_index)
 
     def get_latest_observation(self) -> np.ndarray:
         """Returns the newest stored observations. [N, ...]"""
@@ -251,7 +251,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
 
     def get_transitions(self, index: np.ndarray) -> dict[str, np.ndarray]:
         """Builds the transitions that begin in these rows, [B]; see `__getitem__` for the keys."""
-        return build_transitions(self.replay, index, self.gamma, self.states, self.rewards)
+        return build_transitions(self.replay, index, self.gamma, self.ask_states, self.ask_rewards)
 
     def create_validation_instance(self, epsilon: float, num_envs: int = 8) -> "ValidationInstance":
         """Returns an independent twin for evaluation: the same front end, its own environments and generators.
@@ -326,7 +326,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         with self._lock:
             if not len(self.replay.ring):
                 self._begin_once()
-            return self.states(self.replay.ring.newest_index[:1])[0]
+            return self.ask_states(self.replay.ring.newest_index[:1])[0]
 
     def _begin_once(self) -> None:
         if not self._simulation.has_begun:

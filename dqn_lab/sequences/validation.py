@@ -96,7 +96,7 @@ class ValidationInstance(SimulationReadings):
     def get_latest_feature(self) -> np.ndarray:
         """Returns the newest states, [N, ...]: where the next actions will be taken, but for games that have ended."""
         self._begin_once()
-        return self._front_end.states(self._replay.ring.newest_index)
+        return self._front_end.ask_states(self._replay.ring.newest_index)
 
     def get_latest_transition(self) -> dict[str, np.ndarray]:
         """Returns the last decision of every lane as the learner would see it.
@@ -106,11 +106,11 @@ class ValidationInstance(SimulationReadings):
         """
         index = self._simulation.decided  # [N]
         return {
-            "state": self._front_end.states(index),
+            "state": self._front_end.ask_states(index),
             "action": self.get_latest_action(),
-            "reward": self._front_end.rewards(index),
+            "reward": self._front_end.ask_rewards(index),
             "terminal": self.get_latest_terminal(),
-            "next_state": self._front_end.states(index + self.num_envs),
+            "next_state": self._front_end.ask_states(index + self.num_envs),
         }
 
     def _begin_once(self) -> None:
