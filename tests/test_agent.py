@@ -326,19 +326,6 @@ def test_no_object_and_no_thread_is_left_by_an_epoch(feeding):
     assert running_later == running
 
 
-def test_no_object_is_left_by_an_update():
-    counts = []
-
-    class Count(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if batch in (9, 39):
-                gc.collect()
-                counts.append(len(gc.get_objects()))
-
-    small_agent().fit(cartpole_sequence(updates_per_epoch=40), verbose=0, callbacks=[Count()])
-    assert counts[1] - counts[0] <= 3
-
-
 @pytest.mark.case("B085")
 def test_200_updates_are_one_fit_and_no_predict(monkeypatch):
     fits, fit = [], keras.Model.fit
@@ -539,6 +526,10 @@ def test_what_has_no_place_in_a_fit_is_refused(arguments, received):
     with pytest.raises(ValueError, match=f"^[^\n]*Received: {received}$"):
         agent.fit(sequence, **arguments)
     assert sequence.steps == 0
+
+
+def test_what_changes_nothing_may_be_given_to_a_fit():
+    sequence, agent = NumberedSequence("alternate"), echo_agent()
     agent.fit(sequence, verbose=0, shuffle=False, steps_per_epoch=None)
     assert agent.updates == 5
 
