@@ -149,7 +149,7 @@ class Pair:
             for position, made in lane.transitions(self.ring.slots, span, n_step).items()
         }
 
-    def check(self, span, n_step):
+    def check_agrees(self, span, n_step):
         ring, replay = self.ring, Replay(self.ring, span=span, n_step=n_step)
         ring.check_valid()
         assert len(ring) == sum(min(lane.written, ring.slots) for lane in self.model)
@@ -180,7 +180,7 @@ def test_any_history_gives_what_the_model_gives(history):
     pair = Pair(num_envs, slots)
     for events in happenings:
         pair.happen(events)
-        pair.check(span, n_step)
+        pair.check_agrees(span, n_step)
 
 
 @settings(max_examples=60)
@@ -190,7 +190,7 @@ def test_long_episodes_give_what_the_model_gives(history):
     pair = Pair(num_envs, slots)
     for events in happenings:
         pair.happen(events)
-    pair.check(span, n_step)
+    pair.check_agrees(span, n_step)
 
 
 def test_every_wrap_position_gives_what_the_model_gives():
@@ -201,7 +201,7 @@ def test_every_wrap_position_gives_what_the_model_gives():
         for number in range(5 * slots + 10):
             pair.happen([ends[number % 2] if number % (lane + 4) == 0 else STEP for lane in range(2)])
             for span, n_step in ((1, 1), (4, 1), (1, 3), (3, 3)):
-                pair.check(span, n_step)
+                pair.check_agrees(span, n_step)
         assert (pair.ring.written > 2 * slots).all()
 
 
@@ -216,7 +216,7 @@ def test_a_restored_ring_gives_what_the_model_gives(history, moment):
             assert snapshot(pair.ring) == snapshot(saved)
             saved.set_state(make_ring(slots * num_envs, num_envs).get_state())  # the copy does not hang on it
         pair.happen(events)
-    pair.check(span, n_step)
+    pair.check_agrees(span, n_step)
 
 
 @given(histories(MOSTLY_STEPS))
