@@ -16,6 +16,7 @@ from dqn_lab.schedules import LinearSchedule
 _DEFAULTS = {
     "seed": 0,
     "num_envs": 1,
+    "replay_compression": "none",
     "n_step": 1,
     "gamma": 0.99,
     "double": False,
@@ -155,7 +156,7 @@ class Assembly:
 
     def _sequence_arguments(self) -> dict[str, object]:
         names = (
-            "num_envs batch_size replay_capacity_steps replay_min_steps updates_per_epoch "
+            "num_envs batch_size replay_capacity_steps replay_min_steps replay_compression updates_per_epoch "
             "train_period_steps n_step gamma feeding seed"
         )
         return {name: self[name] for name in names.split()} | {"epsilon": self.epsilon}

@@ -7,6 +7,7 @@ import psutil
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _RESERVE = 0.1  # of what is available: left to the network, the emulator and the system
+_LEAST_LEFT = 256 * 2**20  # bytes that a growing replay leaves; it grows by some MiB at a time
 
 
 def describe_bytes(count: int) -> str:
@@ -42,13 +43,41 @@ def check_memory(needed_bytes: int, capacity: int, bytes_per_row: float, *, mult
     if needed_bytes <= available:
         return
     fixed = needed_bytes - capacity * bytes_per_row
-    rows = _round_down(int((available * (1 - _RESERVE) - fixed) // bytes_per_row)) // multiple * multiple
-    advice = f"replay_capacity_steps={rows:_} would" if rows > 0 else "no replay_capacity_steps would"
+    advice = _advise(int((available * (1 - _RESERVE) - fixed) // bytes_per_row), multiple)
     raise ValueError(
         f"The replay must fit into memory: it needs {describe_bytes(needed_bytes)}, and "
         f"{describe_bytes(available)} are available; {advice} fit. "
         f"Received: replay_capacity_steps={capacity}"
     )
+
+
+def check_reserve(bytes_held: int, rows_held: int, *, multiple: int = 1) -> None:
+    """Refuses a replay's growth when the machine has hardly any memory left.
+
+    Without it the system would end the process, at a moment of its own choice and without a word.
+
+    Args:
+        bytes_held: bytes that the replay's observations take now.
+        rows_held: rows that it holds now.
+        multiple: of which the proposed capacity is to be one (the lanes).
+
+    Raises:
+        MemoryError: less than 256 MiB are left. The text has all figures and a capacity that would have fitted.
+    """
+    available = available_memory_bytes()
+    if available >= _LEAST_LEFT:
+        return
+    fitting = max(bytes_held + available - _LEAST_LEFT, 0) / max(bytes_held, 1)
+    raise MemoryError(
+        f"The growing replay must leave {describe_bytes(_LEAST_LEFT)} of memory: {describe_bytes(available)} are "
+        f"available, and it holds {rows_held:,} steps in {describe_bytes(bytes_held)}; "
+        f"{_advise(int(rows_held * fitting), multiple)} fit."
+    )
+
+
+def _advise(rows: int, multiple: int) -> str:
+    rows = _round_down(rows) // multiple * multiple
+    return f"replay_capacity_steps={rows:_} would" if rows > 0 else "no replay_capacity_steps would"
 
 
 def _round_down(rows: int) -> int:

@@ -119,7 +119,13 @@ class Run:
             self._open(directory, transcript, rundef, totals)
             try:
                 self._fill(transcript, interruption)
-                self.agent.fit(self.sequence, epochs=totals.epochs, callbacks=fitted, verbose=0)
+                self.agent.fit(
+                    self.sequence,
+                    epochs=totals.epochs,
+                    callbacks=fitted,
+                    verbose=0,
+                    log_period_updates=self.log_period_updates,
+                )
             except BaseException as error:
                 fit.rescue(error)
                 raise

@@ -23,6 +23,7 @@ COMMON_KEYS: dict[str, tuple[str, str]] = {
     "reward_transform": ("", "what the learner sees of a reward: sign, clip or none"),
     "replay_capacity_steps": ("steps", "steps that replay holds before the oldest is overwritten"),
     "replay_min_steps": ("steps", "uniformly random steps made before the first update"),
+    "replay_compression": ("", "lz4: observations compressed without loss; none: as they are"),
     "updates_per_epoch": (
         "updates",
         "length of an epoch; at its end scores are taken and files saved",

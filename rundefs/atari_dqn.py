@@ -30,6 +30,7 @@ def run(
     reward_transform: Literal["sign", "clip", "none"] | None = None,
     replay_capacity_steps: int = 1_000_000,
     replay_min_steps: int = 50_000,
+    replay_compression: Literal["lz4", "none"] = "lz4",
     updates_per_epoch: int = 250_000 // 4,  # 250k steps / 4 steps an update
     train_period_steps: int = 4,
     target_period_updates: int | None = 10_000 // 4,  # 10k steps / 4 steps an update

@@ -32,6 +32,7 @@ def run(
     reward_transform: Literal["sign", "clip", "none"] | None = None,
     replay_capacity_steps: int = 1_000_000,
     replay_min_steps: int = 50_000,
+    replay_compression: Literal["lz4", "none"] = "lz4",
     updates_per_epoch: int = 50_000,  # 200k steps = 800k frames
     train_period_steps: int = 4,
     target_period_updates: int | None = 10_000,

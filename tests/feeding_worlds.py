@@ -9,7 +9,6 @@ from gymnasium.spaces import Box, Discrete
 
 from dqn_lab.agents.dqn import DQN
 from dqn_lab.sequences.environment import EnvironmentSequence
-from dqn_lab.sequences.feed import Feed
 
 GUARD = 120  # seconds after which a hung test fails; a right answer never waits for it
 NUMBERS = 256  # actions of a numbered world: more than any test makes steps
@@ -79,28 +78,6 @@ class NumberedSequence(EnvironmentSequence):
 
     def late_decisions(self):
         return [pair for pair in self.decisions() if pair[0] != pair[1]]
-
-
-class HeldFeed(Feed):
-    """A feed whose generator is held back at an item until it is released."""
-
-    held_number = 3
-
-    def item(self, number):
-        if number == self.held_number:
-            self.is_held.set()
-            wait_for(self.release)
-        try:
-            return super().item(number)
-        finally:
-            if number == self.held_number:
-                self.has_returned.set()
-
-    @classmethod
-    def held(cls, feed):
-        feed.__class__ = cls
-        feed.is_held, feed.release, feed.has_returned = threading.Event(), threading.Event(), threading.Event()
-        return feed
 
 
 class Idle(DQN):
@@ -199,4 +176,4 @@ class Losses(keras.callbacks.Callback):
         self.losses = []
 
     def on_train_batch_end(self, batch, logs=None):
-        self.losses.append(logs["loss"])
+        self.losses.append(float(self.model.loss_mean.result()))  # `logs` may be some updates old

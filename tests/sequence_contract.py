@@ -147,7 +147,7 @@ class SequenceContract:
             np.testing.assert_array_equal(sequence.get_latest_action(), sequence.replay.ring.action[slot])
             np.testing.assert_array_equal(sequence.get_latest_reward(), sequence.replay.ring.reward[slot])
             np.testing.assert_array_equal(sequence.get_latest_terminal(), sequence.replay.ring.terminal[slot])
-            frames = sequence.replay.ring.frames[sequence.replay.ring.slot(newest)]
+            frames = sequence.replay.ring.frames.read(newest)
             np.testing.assert_array_equal(sequence.get_latest_observation(), frames)
             np.testing.assert_array_equal(sequence.get_latest_feature(), sequence.get_feature_by_index(newest))
 

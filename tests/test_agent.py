@@ -307,7 +307,7 @@ def test_the_update_is_traced_with_the_first_one_only():
     agent.fit(sequence, epochs=2, verbose=0, callbacks=[Stage()])
     assert agent.updates == 50
     assert set(agent.traces) == {0}
-    assert agent._compiled_q_values.experimental_get_tracing_count() == 1
+    assert agent._compiled_q_values.trace_count == 1
 
 
 @pytest.mark.parametrize("feeding", ["alternate", "overlap"])

@@ -1,4 +1,4 @@
-"""dqn-train: one command, one line for what is wrong, an exit code, and Ctrl-C that saves."""
+"""The commands: one line for what is wrong, an exit code, and for dqn-train Ctrl-C that saves."""
 
 import json
 import os
@@ -26,24 +26,26 @@ def elsewhere(tmp_path, monkeypatch):
     return folder
 
 
-def run(capsys, *words):
+def run(capsys, *words, command=cli.train):
     """Exit code and streams of a command in this process."""
     try:
-        code = cli.train([str(word) for word in words])
+        code = command([str(word) for word in words])
     except SystemExit as end:
         code = end.code
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
 
-def refused(capsys, code, *words):
+def refused(capsys, code, *words, command=cli.train):
     """The one line that a command is refused with."""
-    got, _, err = run(capsys, *words)
+    got, out, err = run(capsys, *words, command=command)
     assert got == code
     lines = err.splitlines()
     assert len(lines) == 1, err
-    assert lines[0].startswith("dqn-train: error: ")
-    return lines[0].removeprefix("dqn-train: error: ")
+    begin = f"dqn-{command.__name__}: error: "
+    assert lines[0].startswith(begin)
+    assert command is cli.train or out == ""
+    return lines[0].removeprefix(begin)
 
 
 def write(tmp_path, text, name="broken.py"):
@@ -55,9 +57,10 @@ def write(tmp_path, text, name="broken.py"):
 # Help.
 
 
-def test_help_imports_neither_tensorflow_nor_keras_nor_gymnasium(tmp_path):
+@pytest.mark.parametrize("command", ["train", "benchmark"])
+def test_help_imports_neither_tensorflow_nor_keras_nor_gymnasium(command):
     code = (
-        "import sys; from dqn_lab import cli; code = cli.train(sys.argv[1:]);"
+        f"import sys; from dqn_lab import cli; code = cli.{command}(sys.argv[1:]);"
         "print(code, [m for m in ('tensorflow', 'keras', 'gymnasium') if m in sys.modules])"
     )
     for words in (["--help"], ["cartpole_v1", "--help"], [TOY, "--help"]):
@@ -75,8 +78,16 @@ def test_help_names_the_options_and_the_rundefs(capsys):
     assert "rundefs: " + ", ".join((*names, "mountaincar_v0")) in out
 
 
-def test_a_rundefs_help_lists_its_keys(capsys):
-    code, out, _ = run(capsys, TOY, "--help")
+def test_the_benchmarks_help_names_its_options_and_choices(capsys):
+    code, out, _ = run(capsys, "--help", command=cli.benchmark)
+    assert code == 0
+    assert all(word in out for word in "--set --what --seconds --json --verbose".split())
+    assert "{simulation,acting,sampling,update,train,soak,all}" in out
+
+
+@pytest.mark.parametrize("command", [cli.train, cli.benchmark])
+def test_a_rundefs_help_lists_its_keys(capsys, command):
+    code, out, _ = run(capsys, TOY, "--help", command=command)
     assert code == 0
     assert "\n  replay_capacity_steps=400  [steps]\n" in out
     assert "\n      the environment never returns from this step\n" in out
@@ -84,10 +95,12 @@ def test_a_rundefs_help_lists_its_keys(capsys):
 
 def test_the_family_of_commands_is_listed(capsys):
     assert cli.main(["--help"]) == 0
-    assert "dqn-train  trains what a rundef says" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "dqn-train  trains what a rundef says" in out
+    assert "dqn-benchmark  measures speed and memory" in out
     assert cli.main([]) == 0
     assert cli.main(["dqn-fly"]) == 2
-    assert "commands are dqn-train. Received: dqn-fly" in capsys.readouterr().err
+    assert "commands are dqn-train, dqn-benchmark. Received: dqn-fly" in capsys.readouterr().err
     assert cli.main(["dqn-train", "--help"]) == 0
 
 
@@ -113,6 +126,36 @@ def test_the_family_of_commands_is_listed(capsys):
 )
 def test_a_wrong_usage_is_one_line_and_code_2(capsys, elsewhere, words, rule):
     assert rule in refused(capsys, 2, *words)
+    assert os.listdir(elsewhere) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ([], "a rundef is needed: one of acrobot_v1, "),
+        ([TOY, "--what", "speed"], "argument --what: invalid choice: 'speed'"),
+        ([TOY, "--seconds", "0"], "argument --seconds: invalid number above 0 value: '0'"),
+        ([TOY, "--seconds", "nan"], "argument --seconds: invalid number above 0 value: 'nan'"),
+        ([TOY, "--run-dir", "x"], "unrecognized arguments: --run-dir x"),
+        ([TOY, "--set", "sed=1"], "has no such key; the closest is 'seed'. Received: sed"),
+        (["breakout_v1", "--json"], "the closest is 'breakout_v0'. Received: breakout_v1"),
+    ],
+)
+def test_a_wrong_usage_of_the_benchmark_is_one_line_and_code_2(capsys, elsewhere, words, rule):
+    assert rule in refused(capsys, 2, *words, command=cli.benchmark)
+    assert os.listdir(elsewhere) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        (["boom_at_step=30"], "RuntimeError: boom"),
+        (["replay_min_steps=1000"], "`replay_min_steps` must not exceed `replay_capacity_steps`"),
+    ],
+)
+def test_what_goes_wrong_in_a_benchmark_is_one_line_and_code_1(capsys, elsewhere, settings, rule):
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert rule in refused(capsys, 1, TOY, "--json", "--seconds", "0.1", *words, command=cli.benchmark)
     assert os.listdir(elsewhere) == []
 
 
@@ -144,7 +187,7 @@ def test_verbose_shows_the_traceback(capsys, tmp_path):
 @pytest.mark.case("B014")
 def test_a_replay_larger_than_the_memory_is_refused_before_anything_is_made(capsys, elsewhere, monkeypatch):
     monkeypatch.setattr(memory, "available_memory_bytes", lambda: 2**30)
-    line = refused(capsys, 1, "breakout_v0", "--set", "device=cpu")
+    line = refused(capsys, 1, "breakout_v0", "--set", "device=cpu", "--set", "replay_compression=none")
     assert "6.57 GiB" in line or "6.6" in line
     assert "1.00 GiB" in line
     assert "replay_capacity_steps=" in line.split("Received")[0]

@@ -8,7 +8,7 @@ import gymnasium
 import keras
 import numpy as np
 import pytest
-from feeding_worlds import At, NumberedSequence, StopAfter, echo_agent
+from feeding_worlds import At, Losses, NumberedSequence, StopAfter, echo_agent
 
 from dqn_lab.agents.dqn import DQN
 from dqn_lab.models.networks import mlp
@@ -44,15 +44,6 @@ class Recorded(EnvironmentSequence):
         batch = super().produce_batch(*arguments)
         self.rewards_paid.append(self.get_latest_reward().tolist())
         return batch
-
-
-class Losses(keras.callbacks.Callback):
-    def __init__(self):
-        super().__init__()
-        self.losses = []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.losses.append(logs["loss"])
 
 
 def train(feeding, fits, *, seed=1, callbacks=(), stop_after=None):

@@ -132,3 +132,42 @@ def test_usable_cores_are_all_where_the_system_has_no_affinity(monkeypatch, coun
     monkeypatch.delattr(devices.os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(devices.os, "cpu_count", lambda: count)
     assert usable_cores() == cores
+
+
+class _Threads:
+    """Stands in for TensorFlow's thread settings."""
+
+    def __init__(self, monkeypatch, cores, *, given=0, in_use=False):
+        self.set, self.in_use = {}, in_use
+        for kind in ("intra", "inter"):
+            monkeypatch.setattr(tf.config.threading, f"get_{kind}_op_parallelism_threads", lambda: given)
+            monkeypatch.setattr(tf.config.threading, f"set_{kind}_op_parallelism_threads", self._setter(kind))
+        monkeypatch.setattr(devices, "usable_cores", lambda: cores)
+
+    def _setter(self, kind):
+        def setter(count):
+            if self.in_use:
+                raise RuntimeError("cannot be modified after initialization")
+            self.set[kind] = count
+
+        return setter
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_on_two_cores_operations_run_side_by_side(monkeypatch, device):
+    _Machine(monkeypatch, smi=FileNotFoundError())
+    threads = _Threads(monkeypatch, cores=2)
+    select_device(device)
+    assert threads.set == {"intra": 1, "inter": 2}
+
+
+@pytest.mark.parametrize(
+    ("cores", "settings", "gpus"),
+    [(1, {}, ()), (4, {}, ()), (2, {"given": 2}, ()), (2, {"in_use": True}, ()), (2, {}, ("one",))],
+    ids=["one core", "four cores", "the program's own", "TensorFlow in use", "a GPU"],
+)
+def test_otherwise_threads_stay_as_they_are(monkeypatch, cores, settings, gpus):
+    _Machine(monkeypatch, gpus=gpus, smi=FileNotFoundError())
+    threads = _Threads(monkeypatch, cores, **settings)
+    select_device("auto")
+    assert threads.set == {}

@@ -179,10 +179,10 @@ def test_online_and_target_network_share_no_variable_and_only_a_copy_makes_them_
     before = [variable.numpy() for variable in target]
     np.testing.assert_equal([variable.numpy() for variable in online], before)
     batch = batch_of(3, reward=[1, 2, 3])
-    agent._counted_update(batch)
+    agent.update(batch)
     np.testing.assert_equal([variable.numpy() for variable in target], before)
     assert any((variable.numpy() != old).any() for variable, old in zip(online, before, strict=True))
-    agent._counted_update(batch)
+    agent.update(batch)
     np.testing.assert_equal([variable.numpy() for variable in target], [variable.numpy() for variable in online])
     assert agent.target_network.variables == target  # in place: no new variable
 
@@ -192,7 +192,7 @@ def test_period_3_copies_after_updates_3_6_and_9_of_10():
     agent = tabular([[0.0, 0.0]], learning_rate=0.01, target_period_updates=3)
     copies, target = [], agent.target_network.layers[-1].kernel.numpy()
     for update in range(1, 11):
-        agent._counted_update(batch_of(1, reward=[5]))
+        agent.update(batch_of(1, reward=[5]))
         now = agent.target_network.layers[-1].kernel.numpy()
         if (now != target).any():
             np.testing.assert_array_equal(now, table(agent))
@@ -210,7 +210,7 @@ def test_a_period_of_10_000_steps_at_4_steps_an_update_copies_every_2_500_update
         agent.update_count.assign(number)
         for _ in range(2):
             before = agent.target_network.layers[-1].kernel.numpy()
-            agent._counted_update(batch)
+            agent.update(batch)
             if (agent.target_network.layers[-1].kernel.numpy() != before).any():
                 copies.append(4 * agent.updates)
     assert copies == [10_000, 20_000, 30_000, 40_000]
@@ -280,9 +280,8 @@ def fresh_process(tmp_path_factory):
     network = keras.Model(state, value + (advantage - mean))
     agent = DQN(network, double=True, target_period_updates=2)
     agent.compile(keras.optimizers.Adam(0.01))
-    agent.optimizer.build(network.trainable_variables)
     for reward in range(3):
-        agent._counted_update(batch_of(3, reward=[reward] * 3))
+        agent.update(batch_of(3, reward=[reward] * 3))
     network.save(folder / "network.keras")
     agent.save(folder / "agent.keras")
     states = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
@@ -300,10 +299,8 @@ def fresh_process(tmp_path_factory):
 def losses_of_three_updates(network, folder):
     agent = DQN(network, target_period_updates=2)
     agent.compile(keras.optimizers.SGD(0.1), jit_compile="auto")
-    update = tf.function(agent._counted_update, jit_compile=agent.jit_compile)
-    agent.optimizer.build(network.trainable_variables)
-    batch = {key: tf.constant(value) for key, value in np.load(folder / "batch.npz").items()}
-    return [float(update(batch)[0]["loss"]) for _ in range(3)]
+    batch = dict(np.load(folder / "batch.npz"))
+    return [float(agent.update(batch)["loss"]) for _ in range(3)]
 
 
 _LOADS = f"""

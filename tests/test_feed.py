@@ -11,8 +11,11 @@ import keras
 import numpy as np
 import pytest
 from feeding_worlds import At, Idle, NumberedSequence, StopAfter, echo_agent, wait_for
+from worlds import Game
 
 from dqn_lab.agents.dqn import DQN
+from dqn_lab.models.networks import mlp
+from dqn_lab.sequences.atari import AtariSequence
 from dqn_lab.sequences.feed import Feed, choose_feeding
 
 MODES = ("alternate", "overlap")
@@ -50,30 +53,15 @@ def test_feeding_is_chosen_by_what_the_machine_and_the_lanes_allow(changed, feed
 
 
 @both_modes
-@pytest.mark.parametrize("generator", ["prompt", "late"])
-def test_no_decision_is_late_across_epochs_a_stop_and_a_second_fit(feeding, generator):
+def test_no_decision_is_late_across_epochs_a_stop_and_a_second_fit(feeding):
     sequence, agent = NumberedSequence(feeding), echo_agent()
     agent.fit(sequence, epochs=2, verbose=0)
     assert sequence.steps == 8 + 10 * 2
-    attach, feeds, iterators = sequence.attach, [], []
-
-    def attach_held(policy):
-        feed = worlds.HeldFeed.held(attach(policy))
-        next_batch = feed.next_batch
-        feed.next_batch = lambda iterator: iterators.append(iterator) or next_batch(iterator)
-        if feeds or generator == "prompt":
-            feed.release.set()
-        feeds.append(feed)
-        return feed
-
-    sequence.attach = attach_held  # the iterators stay referenced: to free one is to wait for its generator
-    agent.fit(sequence, epochs=2, verbose=0, callbacks=[StopAfter(3, ready=_Lazy(lambda: feeds[0].is_held))])
+    agent.fit(sequence, epochs=2, verbose=0, callbacks=[StopAfter(3)])
     ahead = feeding == "overlap"
     assert sequence.steps == 8 + (13 + ahead) * 2
 
-    release = At(2, feeds[0].release.set)
-    returned = At(3, lambda: wait_for(feeds[0].has_returned))
-    agent.fit(sequence, epochs=2, verbose=0, callbacks=[release, returned])
+    agent.fit(sequence, epochs=2, verbose=0)
     assert sequence.steps == 8 + 23 * 2
     assert len(sequence.decisions()) == 23 * 2
     assert sequence.late_decisions() == []
@@ -162,7 +150,7 @@ def test_in_alternate_the_environment_is_never_stepped_during_an_update():
     def update(agent):
         stepped.clear()
         order.append("update")
-        agent.network(np.ones((64, 1), np.float32))  # some work, in which a generator gone astray would get its turn
+        agent.network(np.ones((64, 1), np.float32))  # some work, in which a thread gone astray would get its turn
         during.append(stepped.is_set())
 
     sequence = NumberedSequence("alternate", num_envs=1, train_period_steps=2, hook=step)
@@ -179,6 +167,34 @@ def test_the_environments_are_stepped_by_the_thread_of_their_mode(feeding):
     idents.clear()
     echo_agent().fit(sequence, epochs=1, verbose=0)
     assert idents == {feeding == "alternate"}
+
+
+@both_modes
+def test_a_batch_is_placed_by_the_thread_that_made_it_and_a_carried_one_by_the_fitting_thread(feeding):
+    sequence, placed = NumberedSequence(feeding), []
+
+    def place(batch):
+        placed.append((batch["index"].tolist(), threading.current_thread().name))
+        return {"placed": batch["index"]}
+
+    def policy(features):
+        return np.zeros((len(features), worlds.NUMBERS))
+
+    main, made_by = (
+        threading.current_thread().name,
+        "feed_0" if feeding == "overlap" else threading.current_thread().name,
+    )
+    feed = sequence.attach(policy, place)
+    taken = [feed.next_batch()["placed"].tolist() for _ in range(2)]
+    feed.close()
+    ahead = int(feeding == "overlap")
+    assert [index for index, _ in placed][:2] == taken
+    assert [thread for _, thread in placed] == [made_by] * (2 + ahead)
+    placed.clear()
+    feed = sequence.attach(policy, place)
+    carried = feed.next_batch()["placed"].tolist()
+    feed.close()
+    assert placed[0] == (carried, main)
 
 
 # How an epoch ends.
@@ -262,12 +278,14 @@ class Remembering(Idle):
         return super().train_step(batch)
 
 
-def _raise_at(step, error):
-    """A hook that raises in one step of lane 0, the first time that it comes there."""
+def _raise_at(step, error, reached=None):
+    """A hook that raises in one step of lane 0, the first time that it comes there; sets `reached` just before."""
     pending = [error]
 
     def hook(world):
         if world.lane == 0 and world.steps == step and pending:
+            if reached is not None:
+                reached.set()
             raise pending.pop()
 
     return hook
@@ -315,43 +333,20 @@ def test_after_an_environments_error_a_second_fit_begins_new_episodes_and_trains
     sequence.replay.ring.check_valid()
 
 
-@pytest.mark.parametrize("generator", ["prompt", "late"])
-def test_an_error_in_a_batch_that_no_update_waits_for_arrives_too(generator):
-    error = RuntimeError("boom")
-    reached = threading.Event()
-    raises = _raise_at(4 + 3, error)
-
-    def hook(world):
-        if world.steps == 7:
-            reached.set()
-        raises(world)
-
-    sequence, agent = NumberedSequence("overlap", hook=hook), echo_agent()
-    if generator == "late":
-        attach, feeds = sequence.attach, []
-        sequence.attach = lambda policy: _hold(attach(policy), feeds)
-        ready, release = _Lazy(lambda: feeds[0].is_held), _ReleaseAtEnd(feeds)
-    else:
-        ready, release = reached, keras.callbacks.Callback()
+def test_an_error_in_a_batch_that_no_update_waits_for_arrives_too():
+    error, reached = RuntimeError("boom"), threading.Event()
+    sequence, agent = NumberedSequence("overlap", hook=_raise_at(4 + 3, error, reached)), echo_agent()
     with pytest.raises(RuntimeError) as raised:  # the fourth batch is being made when the third update ends the fit
-        agent.fit(sequence, epochs=1, verbose=0, callbacks=[StopAfter(3, ready=ready), release])
+        agent.fit(sequence, epochs=1, verbose=0, callbacks=[StopAfter(3, ready=reached)])
     assert raised.value is error
     assert agent.updates == 3
-    sequence.attach = type(sequence).attach.__get__(sequence)
     agent.fit(sequence, epochs=1, verbose=0)
     assert agent.updates == 8
 
 
 def test_what_ends_the_fit_comes_before_what_the_environment_raises_then():
     interrupt, reached = KeyboardInterrupt(), threading.Event()
-    raises = _raise_at(4 + 3, RuntimeError("boom"))
-
-    def hook(world):
-        if world.steps == 7:
-            reached.set()
-        raises(world)
-
-    sequence = NumberedSequence("overlap", hook=hook)
+    sequence = NumberedSequence("overlap", hook=_raise_at(4 + 3, RuntimeError("boom"), reached))
 
     def interrupted():
         wait_for(reached)
@@ -389,24 +384,61 @@ def ctrl_c():
 @both_modes
 @pytest.mark.parametrize("step", [6, 7])
 def test_ctrl_c_while_the_environment_is_stepped_passes_and_the_sequence_stays_usable(feeding, step, ctrl_c):
-    sequence = NumberedSequence(feeding)
-    pending = [signal.SIGINT]
+    pending, pressed = [signal.SIGINT], threading.Event()
 
     def press(world):
         if (world.lane, world.steps) == (0, step) and pending:
             signal.raise_signal(pending.pop())  # heard by the fitting thread, wherever that is
+            pressed.set()
 
-    for world in sequence.worlds:
-        world.hook = press
-    agent = echo_agent()
+    def update(agent):
+        if feeding == "overlap" and agent.updates == step - 5:  # the update beside which that step is made
+            wait_for(pressed)  # not in an eager operation of TensorFlow: it ends the process if Ctrl-C comes there
+
+    sequence, agent = NumberedSequence(feeding, hook=press), echo_agent(update)
     with pytest.raises(KeyboardInterrupt):
         agent.fit(sequence, epochs=2, verbose=0)
     made = agent.updates
     assert made < 10
+    assert not pending
+    agent.hook = None
     agent.fit(sequence, epochs=2, verbose=0)
     assert agent.updates == made + 10
     assert sequence.late_decisions() == []
     sequence.replay.ring.check_valid()
+
+
+@pytest.mark.posix
+def test_ctrl_c_while_the_ordered_batch_is_waited_for_passes_and_the_batch_is_carried_on(ctrl_c, monkeypatch):
+    take, waiting, interrupted = Feed._take, threading.Event(), threading.Event()
+    before, fitting, pending = worlds.threads(), threading.get_ident(), [signal.SIGINT]
+
+    def press(world):
+        if (world.lane, world.steps) == (0, 7) and pending:  # of the fourth update's batch
+            wait_for(waiting)
+            signal.pthread_kill(fitting, pending.pop())
+            wait_for(interrupted)  # so the batch is not there before
+
+    def taken(feed):
+        if agent.updates == 3:
+            waiting.set()
+        try:
+            return take(feed)
+        except KeyboardInterrupt:
+            interrupted.set()
+            raise
+
+    monkeypatch.setattr(Feed, "_take", taken)
+    sequence, agent = NumberedSequence("overlap", hook=press), echo_agent()
+    with pytest.raises(KeyboardInterrupt):
+        agent.fit(sequence, epochs=2, verbose=0)
+    assert (agent.updates, sequence.batches, sequence.steps) == (3, 4, 8 + 4 * 2)
+    assert sequence.get_state()["carried"] is not None
+    assert worlds.threads() == before
+    agent.fit(sequence, epochs=2, verbose=0)
+    assert (agent.updates, sequence.batches) == (13, 13)
+    assert sequence.late_decisions() == []
+    assert all(world.resets == 1 for world in sequence.worlds)
 
 
 @both_modes
@@ -436,6 +468,21 @@ def test_an_error_of_the_policy_passes(feeding, monkeypatch):
     monkeypatch.undo()
     agent.fit(sequence, epochs=1, verbose=0)
     assert agent.updates == 5
+
+
+def test_a_batch_taken_while_the_next_one_cannot_be_ordered_is_the_next_fits_first():
+    sequence, agent = NumberedSequence("overlap"), echo_agent(cls=Remembering)
+    agent.taken = taken = _Tape()
+    values = iter([agent.act_values, agent.act_values, lambda states: 1 / 0])
+    feed = sequence.attach(lambda states: next(values)(states))
+    feed.next_batch()
+    with pytest.raises(ZeroDivisionError):
+        feed.next_batch()
+    feed.close()
+    carried = sequence.get_state()["carried"]
+    agent.fit(sequence, epochs=1, verbose=0)
+    np.testing.assert_array_equal(taken.entries[0], carried)
+    assert sequence.batches == 1 + agent.updates
 
 
 @pytest.mark.case("B087")
@@ -472,6 +519,29 @@ def test_early_stopping_in_mid_epoch_leaves_no_thread_and_a_second_fit_works(fee
     assert worlds.threads() == before
 
 
+def _in_update(agent):
+    if agent.updates == 2:
+        raise ZeroDivisionError
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "where", ["nowhere", "environment", "environment, ahead", "policy", "update", "callback", "first epoch's callback"]
+)
+def test_no_thread_is_left_whatever_ends_the_fit(feeding, where, monkeypatch):
+    error, before = ZeroDivisionError(), worlds.threads()
+    steps = {"environment": 6, "environment, ahead": 4 + 4}.get(where)
+    sequence = NumberedSequence(feeding, hook=None if steps is None else _raise_at(steps, error))
+    agent = echo_agent(_in_update if where == "update" else None)
+    callbacks = [At(0, error)] if where == "first epoch's callback" else [At(3, error)] if where == "callback" else []
+    if where == "policy":
+        calls = iter([agent.act_values] * 2)
+        monkeypatch.setattr(agent, "act_values", lambda states: next(calls, lambda states: 1 / 0)(states))
+    with contextlib.nullcontext() if where == "nowhere" else pytest.raises(ZeroDivisionError):
+        agent.fit(sequence, epochs=1, verbose=0, callbacks=callbacks)
+    assert worlds.threads() == before
+
+
 @both_modes
 @pytest.mark.parametrize("callbacks", [[], [StopAfter(2)], [At(2, OSError("boom"))]], ids=["whole", "stop", "error"])
 def test_a_fit_holds_on_to_neither_sequence_nor_agent(feeding, callbacks):
@@ -488,18 +558,87 @@ def test_a_fit_holds_on_to_neither_sequence_nor_agent(feeding, callbacks):
 
 
 @both_modes
-def test_a_collection_just_before_the_feed_closes_does_not_wait_for_its_generator(feeding, monkeypatch):
-    close, collections = Feed.close, []
-
-    def close_late(feed):
-        collections.append(gc.collect())  # frees what Keras held: an iterator waits for its generator then
-        close(feed)
-
-    monkeypatch.setattr(Feed, "close", close_late)
-    sequence, agent = NumberedSequence(feeding), echo_agent()
+def test_an_epoch_broken_off_leaves_nothing_behind(feeding, monkeypatch):
+    close, feeds = Feed.close, []
+    monkeypatch.setattr(Feed, "close", lambda feed: feeds.append(weakref.ref(feed)) or close(feed))
+    before, sequence, agent = worlds.threads(), NumberedSequence(feeding), echo_agent()
     agent.fit(sequence, epochs=2, verbose=0, callbacks=[StopAfter(2)])
-    assert len(collections) == 1
-    assert agent.updates == 2
+    assert [feed() for feed in feeds] == [None]
+    assert worlds.threads() == before
+    agent.fit(sequence, epochs=1, verbose=0)
+    assert (agent.updates, len(sequence.tape)) == (7, 7)
+
+
+# What is fed.
+
+
+class Negative(AtariSequence):
+    """A user's own picture of a fake game whose row p of a lane shows p + 1: frames inverted, in every state."""
+
+    def make_game(self, frame_cap):
+        return Game(length=12, size=6)  # 13 rows an episode: its final observation has one too
+
+    def get_feature_by_index(self, index):
+        return 255 - super().get_feature_by_index(index)
+
+
+def _negatives(position):
+    """Pixels [B, 4] of the inverted stacks that end at these positions of a lane."""
+    back = np.minimum(np.arange(3, -1, -1), position[:, None] % 13)  # the episode's first frame is repeated
+    return 255 - (position[:, None] + 1 - back)
+
+
+def _is_negative(batch):
+    position = np.asarray(batch["index"]) // 4  # of 4 lanes
+    for key, pixels in (("state", _negatives(position)), ("next_state", _negatives(position + 1))):
+        assert batch[key].shape == (8, 6, 6, 4) and batch[key].dtype == np.uint8
+        np.testing.assert_array_equal(batch[key], np.broadcast_to(pixels[:, None, None], (8, 6, 6, 4)))
+
+
+@both_modes
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_a_users_own_features_are_in_every_minibatch_and_every_action(feeding, compression):
+    fed, acted = [], []
+
+    class Watching(Idle):
+        def train_step(self, batch):
+            fed.append({key: value.numpy() for key, value in batch.items()})
+            return super().train_step(batch)
+
+        def act_values(self, states):
+            acted.append((sequence.replay.ring.newest_index, states.copy()))
+            return super().act_values(states)
+
+    sequence = Negative(
+        "breakout",
+        protocol="nature-2015",
+        num_envs=4,
+        frame_size=6,
+        replay_capacity_steps=800,
+        replay_min_steps=120,
+        replay_compression=compression,
+        updates_per_epoch=20,
+        batch_size=8,
+        epsilon=0.1,
+        feeding=feeding,
+    )
+    agent = Watching(mlp((6, 6, 4), sequence.num_actions, state_dtype="uint8"), target_period_updates=None)
+    agent.compile("sgd", run_eagerly=True)
+    agent.fit(sequence, epochs=2, verbose=0)
+    looked = sequence[3]
+    assert (len(fed), len(acted)) == (40, 40)
+    for batch in [*fed, looked]:
+        _is_negative(batch)
+    for newest, states in acted:
+        np.testing.assert_array_equal(states[:, 2, 3], _negatives(newest // 4))
+    kinds = {"state": "uint8", "action": "int32", "reward": "float32", "discount": "float32", "next_state": "uint8"}
+    kinds |= {"weight": "float32", "index": "int64"}
+    for batch in (fed[0], fed[-1], looked):
+        assert {key: (str(value.dtype), len(value)) for key, value in batch.items()} == {
+            key: (kind, 8) for key, kind in kinds.items()
+        }
+    plain = AtariSequence.get_feature_by_index(sequence, looked["index"])
+    np.testing.assert_array_equal(looked["state"], 255 - plain)
 
 
 # What is not possible, or changes nothing.
@@ -552,12 +691,12 @@ def test_more_than_one_producer_is_refused_in_one_line(name, value):
 
 
 class Scripted:
-    """What a feed needs of a sequence; its batches are texts."""
+    """What a feed needs of a sequence; its batches are texts, and there are none after `last`."""
 
-    epoch_complete, fails = None, False
+    epoch_complete = None
 
-    def __init__(self, feeding):
-        self.feeding, self.made, self.carried = feeding, 0, "attached"
+    def __init__(self, feeding, last=99):
+        self.feeding, self.last, self.made, self.carried = feeding, last, 0, "attached"
 
     def __len__(self):
         return 5
@@ -569,7 +708,7 @@ class Scripted:
         return policy(self.made)
 
     def produce_batch(self, policy, values=None):
-        if self.fails:
+        if self.made == self.last:
             raise RuntimeError("boom")
         values = values if policy is None else policy(self.made)
         self.made += 1
@@ -579,79 +718,112 @@ class Scripted:
         self.carried = carried
 
 
-@both_modes
-def test_a_closed_feed_ends_a_late_generator_and_makes_nothing(feeding):
-    sequence = Scripted(feeding)
-    feed = Feed(sequence, lambda made: f"values {made}", None)
-    generator, late = feed.items(), feed.items()
-    if feeding == "overlap":
-        feed.next_batch(generator)
-        assert feed.left == 4
-    feed.close()
-    made = sequence.made
-    assert (list(generator), list(late), feed.item(3)) == ([], [], None)
-    assert sequence.made == made
-    assert sequence.carried == (None if feeding == "alternate" else "batch 2 by values 1")
+def _scripted_feed(feeding, carried=None, **settings):
+    sequence = Scripted(feeding, **settings)
+    return sequence, Feed(sequence, lambda made: f"values {made}", lambda batch: f"{batch}, placed", carried)
 
 
 @both_modes
 def test_batches_come_in_turn_and_one_that_was_carried_comes_first(feeding):
-    feed = Feed(Scripted(feeding), lambda made: f"values {made}", "carried")
-    generator = feed.items()
-    batches = [feed.next_batch(generator) for _ in range(4)]
-    assert batches == ["carried", "batch 1 by values 0", "batch 2 by values 1", "batch 3 by values 2"]
+    sequence, feed = _scripted_feed(feeding, "carried")
+    batches = [feed.next_batch() for _ in range(4)]
+    made = [f"batch {number} by values {number - 1}, placed" for number in (1, 2, 3)]
+    assert batches == ["carried, placed", *made]
     assert feed.left == 1
-
-
-def test_the_dataset_is_one_epoch_of_what_a_look_shows():
-    sequence = NumberedSequence("alternate", batch_size=3)
-    feed = sequence.attach(lambda features: np.zeros((2, worlds.NUMBERS)))
-    dataset = feed.dataset()
     feed.close()
-    shapes = {key: (spec.shape.as_list(), spec.dtype.as_numpy_dtype) for key, spec in dataset.element_spec.items()}
-    assert shapes == {key: ([None, *value.shape[1:]], value.dtype) for key, value in sequence[0].items()}
+    assert sequence.carried == (None if feeding == "alternate" else "batch 4 by values 3")
+
+
+@both_modes
+def test_a_feed_that_closes_carries_on_what_was_ordered_and_makes_nothing_more(feeding):
+    before = worlds.threads()
+    sequence, feed = _scripted_feed(feeding)
+    feed.next_batch()
+    feed.close()
+    overlaps = feeding == "overlap"
+    assert (sequence.made, sequence.carried) == (1 + overlaps, "batch 2 by values 1" if overlaps else None)
+    assert worlds.threads() == before
+
+
+@both_modes
+def test_a_carried_batch_that_no_update_takes_again_is_carried_on(feeding):
+    sequence, feed = _scripted_feed(feeding, "carried")
+    feed.close()
+    assert (sequence.made, sequence.carried) == (0, "carried")
+
+
+@both_modes
+def test_an_epoch_of_the_feed_ends_quiet_and_the_next_begins(feeding):
+    sequence, feed = _scripted_feed(feeding)
+    complete = []
+    for _ in range(7):
+        feed.next_batch()
+        complete.append(sequence.epoch_complete)
+        feed.end_update()
+        complete.append(sequence.epoch_complete)
+        if feed.left == 0:
+            assert sequence.made == 5
+    assert complete == [False] * 9 + [True] + [False] * 4
+    feed.close()
+
+
+def test_the_dataset_only_counts_the_updates_of_an_epoch():
+    sequence, feed = _scripted_feed("alternate")
+    dataset = feed.dataset()
+    assert [int(number) for number in dataset] == [0, 1, 2, 3, 4]
     assert int(dataset.cardinality()) == 5
-    assert dataset.options().autotune.enabled is False  # an epoch's end would now and again wait for it
+    assert sequence.made == 0
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_second_interrupt_while_the_feed_closes_still_closes_it(fails):
-    sequence = Scripted("overlap")
-    feed = Feed(sequence, lambda made: f"values {made}", None)
-    feed.next_batch(feed.items())
-    sequence.fails = fails
-
-    def interrupted(predicate):
-        raise KeyboardInterrupt
-
-    wait, feed._changed.wait_for = feed._changed.wait_for, interrupted
-    with pytest.raises(KeyboardInterrupt):
-        feed.close()
-    feed._changed.wait_for = wait
+@both_modes
+def test_what_goes_wrong_is_raised_when_the_batch_is_waited_for_and_left_in_error(feeding):
+    sequence, feed = _scripted_feed(feeding, last=2)
+    feed.next_batch()
+    feed.next_batch()
+    with pytest.raises(RuntimeError, match="^The next minibatch could not be made.$") as raised:
+        feed.next_batch()
+    assert str(feed.error) == "boom"
+    assert raised.value.__cause__ is feed.error
+    assert (feed.failed, feed.left) == (True, 3)
+    feed.close()
     assert sequence.carried is None
-    assert feed.item(3) is None
-    assert sequence.made == 1
 
 
 def test_what_cannot_be_made_while_the_feed_closes_is_left_in_error():
-    sequence = Scripted("overlap")
-    feed = Feed(sequence, lambda made: f"values {made}", None)
-    feed.next_batch(feed.items())
-    sequence.fails = True
+    sequence, feed = _scripted_feed("overlap", last=1)
+    feed.next_batch()
     feed.close()
     assert str(feed.error) == "boom"
     assert not feed.failed
     assert sequence.carried is None
 
 
-class _Lazy:
-    """An event that exists only once the fit has begun."""
+@both_modes
+def test_a_batch_that_cannot_be_placed_is_carried_on(feeding):
+    sequence = Scripted(feeding)
+    feed = Feed(sequence, lambda made: "values", lambda batch: 1 / 0, None)
+    with pytest.raises(RuntimeError, match="could not be made"):
+        feed.next_batch()
+    feed.close()
+    assert isinstance(feed.error, ZeroDivisionError)
+    assert sequence.carried == "batch 1 by values"
 
-    def __init__(self, get):
-        self._get = get
 
-    def wait(self, timeout):
-        return self._get().wait(timeout)
+def test_a_second_interrupt_while_the_feed_closes_still_detaches_it(monkeypatch):
+    before = worlds.threads()
+    sequence, feed = _scripted_feed("overlap")
+    feed.next_batch()
+    worker = feed._worker
+
+    def interrupted(wait):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(worker, "shutdown", interrupted)
+        feed.close()
+    assert sequence.carried != "attached"
+    worker.shutdown()
+    assert worlds.threads() == before
 
 
 class _Tape:
@@ -659,30 +831,6 @@ class _Tape:
 
     def __init__(self):
         self.entries = []
-
-
-def _hold(feed, feeds):
-    """Holds the first feed's generator back."""
-    held = worlds.HeldFeed.held(feed)
-    feeds.append(held)
-    return held
-
-
-class _ReleaseAtEnd(keras.callbacks.Callback):
-    """Releases a held generator once the feed has been closed, on a thread of its own."""
-
-    def __init__(self, feeds):
-        super().__init__()
-        self.feeds = feeds
-
-    def on_train_end(self, logs=None):
-        feed, close = self.feeds[0], self.feeds[0].close
-
-        def close_then_release():
-            close()
-            feed.release.set()
-
-        feed.close = close_then_release
 
 
 class _StopIn(keras.callbacks.Callback):

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "dqn_lab"
 LINES = (
     "arguments",
     "replay",
-    "schedules exploration scores protocols rewards memory devices",
+    "schedules exploration scores protocols rewards memory devices allocator",
     "environments",
     "targets losses optimizers",
     "models",
@@ -21,7 +21,8 @@ LINES = (
     "callbacks",
     "interruption run_directory transcript rundef_keys rundef_values rundef inspection run assembly",
     "rundefs",
-    "cli",
+    "benchmark",
+    "command_line cli",
 )
 LINE_OF = {part: number for number, line in enumerate(LINES) for part in line.split()}
 # Joined only where a run is put together; callbacks take what they watch as they find it.
@@ -37,6 +38,7 @@ FREE_OF = {
     "protocols": HEAVY,
     "rewards": HEAVY,
     "memory": HEAVY,
+    "allocator": HEAVY,
     "evaluation": HEAVY,
     "initial_states": HEAVY,
     "environments": {"tensorflow", "keras"},

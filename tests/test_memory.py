@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from dqn_lab import memory
-from dqn_lab.memory import available_memory_bytes, check_memory, describe_bytes
+from dqn_lab.memory import available_memory_bytes, check_memory, check_reserve, describe_bytes
 
 GIB = 2**30
 FRAME = 84 * 84  # bytes
@@ -135,3 +135,31 @@ def test_the_proposed_capacity_is_one_that_the_lanes_divide(monkeypatch):
     monkeypatch.setattr("dqn_lab.memory.available_memory_bytes", lambda: 2**30)
     with pytest.raises(ValueError, match=r"replay_capacity_steps=129_997 would fit"):
         check_memory(7_056_000_000, 1_000_000, 7_056, multiple=7)
+
+
+# A replay that grows.
+
+
+def test_growth_is_refused_when_less_than_the_reserve_is_left(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 156 * 2**20)
+    with pytest.raises(MemoryError) as error:
+        check_reserve(GIB, 1_000_000, multiple=7)
+    assert str(error.value) == (
+        "The growing replay must leave 0.25 GiB of memory: 0.15 GiB are available, and it holds 1,000,000 steps in "
+        "1.00 GiB; replay_capacity_steps=899_997 would fit."  # less 100 MiB: 902_343, rounded
+    )
+
+
+def test_growth_goes_on_while_the_reserve_is_left(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 256 * 2**20)
+    assert check_reserve(GIB, 1_000_000) is None
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 256 * 2**20 - 1)
+    with pytest.raises(MemoryError, match="replay_capacity_steps=990_000 would fit"):
+        check_reserve(GIB, 1_000_000)
+
+
+@pytest.mark.parametrize("held", [0, 1_000, 256 * 2**20])
+def test_where_no_growth_would_have_fitted_nothing_is_proposed(monkeypatch, held):
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 0)
+    with pytest.raises(MemoryError, match="; no replay_capacity_steps would fit"):
+        check_reserve(held, 40)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from scripted_ring import A, B, make_ring, play, snapshot
+from scripted_ring import A, B, frame_ring, make_ring, play, snapshot, state_arrays, store  # noqa: F401
 
 from dqn_lab.replay.replay import Replay
-from dqn_lab.replay.ring import FrameRing
 from dqn_lab.sequences.transitions import build_transitions
+
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def written_replay(span=4, n_step=3):
@@ -31,7 +32,7 @@ def test_reads_give_what_was_written_in_these_rows():
 
 
 def test_reads_keep_their_dtypes_and_put_the_batch_first():
-    ring = FrameRing(8, 1, (3, 5), np.uint8)
+    ring = frame_ring(8, 1, (3, 5), np.uint8)
     ring.append(np.full((1, 3, 5), 7, np.uint8))
     ring.record([2], [1.5], [True], [False])
     ring.append(np.full((1, 3, 5), 8, np.uint8))
@@ -61,7 +62,7 @@ def all_reads(replay):
 
 def test_reading_never_writes():
     replay = written_replay()
-    arrays, before = replay.ring.get_state().values(), snapshot(replay.ring)
+    arrays, before = state_arrays(replay.ring.get_state()).values(), snapshot(replay.ring)
     for array in arrays:
         array.flags.writeable = False  # a write, even of the same value, raises
     read = list(all_reads(replay))

@@ -3,13 +3,16 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_ring import make_ring, snapshot
+from scripted_ring import make_ring, snapshot, store  # noqa: F401
 
 from dqn_lab.replay.replay import Replay
 from dqn_lab.replay.windows import is_drawable
 from dqn_lab.sequences.transitions import build_transitions
+
+pytestmark = pytest.mark.usefixtures("store")
 
 GAMMA = 0.5  # with whole rewards every sum is exact
 

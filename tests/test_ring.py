@@ -2,10 +2,26 @@
 
 import numpy as np
 import pytest
-from scripted_ring import A, B, C, drawable_slots, make_ring, play, snapshot
+from scripted_ring import (
+    A,
+    B,
+    C,
+    drawable_slots,
+    frame_ring,
+    frames_by_slot,
+    make_ring,
+    play,
+    snapshot,
+    state_arrays,
+    store,  # noqa: F401
+)
 
 from dqn_lab.memory import describe_bytes
+from dqn_lab.replay.raw_frames import RawFrames
+from dqn_lab.replay.replay import Replay
 from dqn_lab.replay.ring import NO_ACTION, FrameRing
+
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def columns(ring, *names):
@@ -24,7 +40,7 @@ def test_an_observation_its_action_and_what_came_of_it_share_a_row():
     ring = make_ring(8)
     play(ring, A, 3, rewards=[0.0, 5.0], end="terminated")
     play(ring, B, 2)
-    assert columns(ring, "frames") == [[100, 101, 102, 200, 201, 0, 0, 0]]
+    assert frames_by_slot(ring) == [100, 101, 102, 200, 201, 0, 0, 0]
     assert ring.action[:5].tolist() == [0, 1, NO_ACTION, 0, NO_ACTION]
     assert ring.reward[:5].tolist() == [0.0, 5.0, 0.0, 0.0, 0.0]
     assert ring.terminal[:5].tolist() == [False, True, False, False, False]
@@ -51,7 +67,7 @@ def test_an_index_is_position_times_lanes_plus_lane_and_never_comes_again():
     given = np.array(given)  # [20, 3]
     assert given.ravel().tolist() == list(range(60))
     assert ring.slot(given[-4:]).tolist() == (given[-4:] % 12).tolist()
-    assert ring.frames[ring.slot(given[-4:])].tolist() == [
+    assert ring.frames.read(given[-4:]).tolist() == [
         [160, 161, 162],
         [170, 171, 172],
         [180, 181, 182],
@@ -65,7 +81,7 @@ def test_each_lane_has_its_own_slots_and_write_position():
     ring = make_ring(8, num_envs=2)
     play(ring, A, 3, lane=0)
     play(ring, B, 6, lane=1)
-    assert ring.frames.tolist() == [100, 204, 101, 205, 102, 202, 0, 203]
+    assert frames_by_slot(ring) == [100, 204, 101, 205, 102, 202, 0, 203]
     assert (ring.stored.tolist(), ring.oldest_position.tolist(), len(ring)) == ([3, 4], [0, 2], 7)
     assert ring.newest_index.tolist() == [4, 11]
 
@@ -73,7 +89,7 @@ def test_each_lane_has_its_own_slots_and_write_position():
 def test_append_to_some_lanes_leaves_the_others_as_they_are():
     ring = make_ring(6, num_envs=3)
     assert ring.append(np.array([1, 2]), np.array([2, 0])).tolist() == [2, 0]
-    assert ring.frames.tolist() == [2, 0, 1, 0, 0, 0]
+    assert frames_by_slot(ring) == [2, 0, 1, 0, 0, 0]
     assert ring.written.tolist() == [1, 0, 1]
     assert ring.newest_index.tolist() == [0, -2, 2]
     assert ring.append(np.empty(0), np.empty(0, int)).tolist() == []
@@ -88,41 +104,59 @@ def test_is_stored_knows_rows_of_any_age():
 
 
 def test_observations_keep_shape_and_dtype():
-    ring = FrameRing(4, 2, (2, 3), np.float32)
+    ring = frame_ring(4, 2, (2, 3), np.float32)
     frames = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     index = ring.append(frames)
-    assert ring.frames.dtype == np.float32 and ring.frames.shape == (4, 2, 3)
-    np.testing.assert_array_equal(ring.frames[ring.slot(index)], frames)
+    assert ring.frames.dtype == np.float32 and ring.frames.shape == (2, 3)
+    np.testing.assert_array_equal(ring.frames.read(index), frames, strict=True)
 
 
 def test_the_ring_copies_what_it_is_given():
-    ring = FrameRing(4, 1, (2,), np.uint8)
+    ring = frame_ring(4, 1, (2,), np.uint8)
     frames = np.array([[7, 8]], np.uint8)
-    ring.append(frames)
+    index = ring.append(frames)
     frames[:] = 0  # as an environment does that reuses its buffer
-    assert ring.frames[0].tolist() == [7, 8]
+    assert ring.frames.read(index).tolist() == [[7, 8]]
 
 
-def test_a_new_ring_holds_nothing_undefined_and_no_action():
+def test_a_new_ring_holds_nothing_undefined():
     spoilt = [np.full(64, np.nan) for _ in range(50)]
     del spoilt  # memory of the ring's size that is free again and full of NaN
-    rings = [FrameRing(64, 1, (), np.float64) for _ in range(20)]
-    assert {ring.frames.any() for ring in rings} == {np.False_}
-    assert {tuple(ring.action) for ring in rings} == {(NO_ACTION,) * 64}
+    rings = [frame_ring(64, 1, (), np.float64) for _ in range(20)]
+    held = {name for ring in rings for name, array in state_arrays(ring.get_state()).items() if array.any()}
+    assert held <= {"frames/newest", "frames/serial"}
     assert all(snapshot(ring) == snapshot(rings[0]) for ring in rings)
 
 
 def test_numbers_beyond_32_bits_still_count():
     ring = make_ring(8)
     play(ring, A, 10)
-    ring.written += 8 * 2**40  # as after so many more steps of the same episode
-    ring.age += 8 * 2**40
+    later = ring.slots * 15 * 2**40  # positions by which nothing changes its place, in either store
+    ring.written += later
+    if not isinstance(ring.frames, RawFrames):
+        ring.frames._newest += later
     record(ring)
     index = ring.append(np.array([110]))
-    assert index.tolist() == [10 + 8 * 2**40]
-    assert ring.age[ring.slot(index)].tolist() == index.tolist()
+    assert index.tolist() == [10 + later]
+    assert ring.frames.read(index - 7).tolist() == [103]
     assert drawable_slots(ring, span=4) == [0, 1, 6, 7]  # a8, a9, a6, a7: a3..a10 are stored
     ring.check_valid()
+
+
+def test_the_age_of_an_endless_episode_stays_at_the_most():
+    ring, most = make_ring(8), np.iinfo(np.int32).max
+    play(ring, A, 2)
+    ring.written += 8 * 2**40
+    ring.age[:2] = most - 2, most - 1  # as after so many more steps
+    for number in range(8):
+        record(ring)
+        ring.append(np.array([number]))
+    assert ring.age.tolist() == [most] * 8
+    assert Replay(ring, span=4, n_step=1).windows(ring.newest_index - 1)[0].tolist() == [1]
+    ring.check_valid()
+    ring.age[5] -= 1
+    with pytest.raises(ValueError, match="a row's age is one more than the row's before, or 0"):
+        ring.check_valid()
 
 
 @pytest.mark.case("B009")
@@ -133,7 +167,7 @@ def test_a_wrapping_ring_overwrites_its_oldest_rows():
     for number in range(6, 11):
         record(ring)
         ring.append(np.array([number]))
-    assert ring.frames.tolist() == [8, 9, 10, 3, 4, 5, 6, 7]
+    assert frames_by_slot(ring) == [8, 9, 10, 3, 4, 5, 6, 7]
     assert ring.written[0] % ring.slots == 3
     assert len(ring) == 8
 
@@ -144,9 +178,9 @@ def test_a_wrapping_ring_overwrites_its_oldest_rows():
 @pytest.mark.case("B012")
 def test_each_frame_is_stored_once():
     ring = FrameRing(10_000, 1, (84, 84), np.uint8)
-    arrays = [value for value in vars(ring).values() if isinstance(value, np.ndarray)]
-    assert sum(array.nbytes for array in arrays) <= 72_000_000
-    assert ring.frames.nbytes == 70_560_000
+    arrays = [*(vars(ring) | vars(ring.frames)).values()]
+    assert sum(array.nbytes for array in arrays if isinstance(array, np.ndarray)) <= 72_000_000
+    assert ring.frames.array.nbytes == ring.frames.nbytes == 70_560_000
     assert ring.nbytes <= 72_000_000
     frames, _ = FrameRing.bytes_needed(1_000_000, (84, 84), np.uint8)
     assert frames == 7_056_000_000
@@ -208,7 +242,7 @@ def test_an_observation_follows_an_action():
 
 @pytest.mark.parametrize("shape", [(), (1, 3), (2,), (2, 1), (3,), (2, 3, 1), (3, 2)])
 def test_observations_of_another_shape_are_refused_and_change_nothing(shape):
-    ring = FrameRing(8, 2, (3,), np.uint8)
+    ring = frame_ring(8, 2, (3,), np.uint8)
     before = snapshot(ring)
     with pytest.raises(ValueError) as error:
         ring.append(np.ones(shape))
@@ -253,7 +287,7 @@ def test_an_abandoned_first_observation_ends_no_step_of_the_episode_before():
     ring.append(np.array([B]))
     ring.abandon_episodes()
     play(ring, C, 2)
-    assert ring.frames[:5].tolist() == [A, A + 1, B, C, C + 1]
+    assert frames_by_slot(ring)[:5] == [A, A + 1, B, C, C + 1]
     assert ring.episode_end[:5].tolist() == [True, False, False, False, False]
     assert ring.age[:5].tolist() == [0, 1, 0, 0, 1]
     ring.check_valid()
@@ -296,21 +330,22 @@ def test_a_restored_ring_goes_on_as_the_saved_one():
 
 def test_set_state_copies_and_get_state_does_not():
     ring, copy = written_ring(), make_ring(16, num_envs=2)
-    state = ring.get_state()
-    assert all(state[name] is getattr(ring, name) for name in state)
-    copy.set_state(state)
-    assert not any(np.shares_memory(copy.get_state()[name], state[name]) for name in state)
-    ring.set_state(state)  # onto itself
+    state, again = state_arrays(ring.get_state()), state_arrays(ring.get_state())
+    assert all(np.shares_memory(state[name], again[name]) for name in state)
+    copy.set_state(ring.get_state())
+    copied = state_arrays(copy.get_state())
+    assert not any(np.shares_memory(copied[name], state[name]) for name in state)
+    ring.set_state(ring.get_state())  # onto itself
     assert snapshot(ring) == snapshot(copy)
 
 
 def test_the_state_is_all_that_a_ring_has():
     ring = written_ring()
     arrays = {name for name, value in vars(ring).items() if isinstance(value, np.ndarray)}
-    assert arrays - {"_all_lanes"} == set(ring.get_state())
+    assert arrays - {"_all_lanes"} | {"frames"} == set(ring.get_state())
 
 
-@pytest.mark.parametrize("name", list(make_ring(2).get_state()))
+@pytest.mark.parametrize("name", [name for name in make_ring(2).get_state() if name != "frames"])
 def test_a_state_that_lacks_an_array_or_has_another_shape_or_dtype_is_refused(name):
     ring, state = make_ring(16, num_envs=2), written_ring().get_state()
     before = snapshot(ring)

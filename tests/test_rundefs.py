@@ -36,7 +36,7 @@ TOY = {
     "device": "cpu",
 }
 # What an Atari game has and classic control hasn't.
-ATARI_ONLY = {"game", "frame_skip", "reward_transform"}
+ATARI_ONLY = {"game", "frame_skip", "reward_transform", "replay_compression"}
 
 
 @pytest.fixture(scope="module", params=NAMES)

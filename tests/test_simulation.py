@@ -32,9 +32,10 @@ def play(simulation, steps, action=1):
 def rows(simulation, lane=0):
     """Returns name, action, reward, terminal, episode end and age of a lane's rows, the oldest first."""
     ring = simulation.replay.ring
-    slot = ring.slot(np.arange(ring.oldest_position[lane], ring.written[lane]) * ring.num_envs + lane)
+    index = np.arange(ring.oldest_position[lane], ring.written[lane]) * ring.num_envs + lane
+    slot = ring.slot(index)
     columns = ring.action, ring.reward, ring.terminal, ring.episode_end, ring.age
-    named = names(ring.frames[slot].reshape(len(slot), -1))
+    named = names(ring.frames.read(index).reshape(len(slot), -1))
     return list(zip(named, *(column[slot].tolist() for column in columns), strict=True))
 
 

@@ -199,13 +199,13 @@ def test_the_reward_hook_is_asked_once_per_step_of_a_window_and_for_rows_of_that
     assert asked == [[2]]
 
 
-def test_the_feature_hook_is_asked_for_states_and_next_states():
+def test_the_feature_hook_is_asked_for_states_and_next_states_together():
     ring, asked = make_ring(16, num_envs=2), []
     for lane in range(2):
         play(ring, A, 5, lane=lane)
     replay = Replay(ring, span=1, n_step=2)
     build_transitions(replay, np.array([1, 4]), 0.5, lambda rows: asked.append(rows.tolist()) or rows, replay.rewards)
-    assert asked == [[1, 4], [5, 8]]
+    assert asked == [[1, 4, 5, 8]]  # in one go: they share observations
 
 
 def test_rows_may_be_a_list_or_none_at_all():
@@ -225,7 +225,7 @@ def test_rows_may_be_a_list_or_none_at_all():
     ("index", "rule"),
     [
         (0, r"Only rows that are stored .* Received: index=\[0\]"),  # a0 was overwritten
-        (3, r"Only rows that are stored .* Received: index=\[1\]"),  # the stack of a3 needs a1
+        (3, r"Only rows that are stored .* Received: index=\[1, 2\]"),  # the stacks of a3 and a4 need a1 and a2
         (8, r"Only rows that are stored .* Received: index=\[11\]"),  # the window of b3 ends beyond b5
         (10, r"Only rows that are stored .* Received: index=\[11\]"),  # the newest row
         (11, r"Only rows that are stored .* Received: index=\[11\]"),  # yet to come

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scripted_ring import A, B, C, drawable_slots, make_ring, play
+from scripted_ring import A, B, C, drawable_slots, frames_by_slot, make_ring, play
 
 from dqn_lab.replay.replay import Replay
 from dqn_lab.replay.windows import is_drawable, n_step_window, stack_index
@@ -28,7 +28,7 @@ def test_a_stack_repeats_its_episodes_first_observation():
     play(ring, A, 4, end="terminated")
     play(ring, B, 6)
     index = np.arange(4, 10)  # b0..b5
-    assert ring.frames[ring.slot(stack_index(ring, index, 4))].T.tolist() == [
+    assert ring.frames.read(stack_index(ring, index, 4)).T.tolist() == [
         [200, 200, 200, 200],
         [200, 200, 200, 201],
         [200, 200, 201, 202],
@@ -104,7 +104,7 @@ def test_a_row_is_drawable_only_while_all_that_its_stack_shows_is_stored():
     ring = make_ring(8)
     play(ring, A, 5, end="terminated")
     play(ring, B, 6)
-    assert ring.frames.tolist() == [203, 204, 205, 103, 104, 200, 201, 202]
+    assert frames_by_slot(ring) == [203, 204, 205, 103, 104, 200, 201, 202]
     assert drawable_slots(ring, span=4) == [0, 1, 5, 6, 7]
     assert stacks(ring, [0, 1], 4) == [[200, 201, 202, 203], [201, 202, 203, 204]]
     assert stacks(ring, [5, 6], 4) == [[200, 200, 200, 200], [200, 200, 200, 201]]
@@ -132,8 +132,8 @@ def test_what_may_be_drawn_follows_what_was_written():
         ring.append(np.array([number]))
         drawable = sampler.drawable()
         counts.append(len(drawable))
-        assert 0 not in ring.frames[ring.slot(drawable)]
-        assert 0 not in ring.frames[ring.slot(drawable + 1)]
+        assert 0 not in ring.frames.read(drawable)
+        assert 0 not in ring.frames.read(drawable + 1)
     assert counts == [0, 1, 2, 3, 3, 3]
 
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from dqn_lab.agents.compiled_function import CompiledFunction
+from dqn_lab.agents.gradient_step import UNFINITE, GradientStep
 from dqn_lab.agents.network_checks import check_fits, check_network
 from dqn_lab.arguments import require_integer
 from dqn_lab.models.networks import network_precision
-
-_UNFINITE = {1: "loss", 2: "gradient norm"}
 
 
 class Agent(keras.Model):
@@ -66,8 +67,9 @@ class Agent(keras.Model):
         self.sequence = None
         self.fit_callbacks: tuple = ()
         self._feed = None
-        self._compiled_q_values = tf.function(self._network_values, reduce_retracing=True)
-        self._compiled_td_errors = tf.function(self._td_errors, reduce_retracing=True)
+        self._gradient_step: GradientStep | None = None
+        self._compiled_q_values = CompiledFunction(self._network_values)
+        self._compiled_td_errors = CompiledFunction(self._td_errors)
 
     # What a rule says.
 
@@ -87,11 +89,15 @@ class Agent(keras.Model):
 
     def q_values(self, states) -> tf.Tensor:
         """Returns action values by a function compiled once for each shape. [B, ...] -> [B, A]"""
-        return self._compiled_q_values(states)  # [B, A]
+        return self._compiled_q_values(tf.convert_to_tensor(states))  # [B, A]
+
+    def act_values(self, states: np.ndarray) -> np.ndarray:
+        """Returns action values as an array, for a sequence to act by. [N, ...] -> [N, A]"""
+        return self.q_values(states).numpy()  # [N, A]
 
     def td_errors(self, batch: dict) -> tf.Tensor:
         """Returns target minus prediction of each row of a minibatch's dict. -> [B]"""
-        return self._compiled_td_errors({key: tf.convert_to_tensor(value) for key, value in batch.items()})  # [B]
+        return self._compiled_td_errors(_to_device(batch))  # [B]
 
     @property
     def updates(self) -> int:
@@ -107,7 +113,7 @@ class Agent(keras.Model):
     # Learning.
 
     def train_step(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Makes one gradient step from the mean of the rows' weighted losses, unless it is not finite."""
+        """Makes one gradient step from the mean of the rows' weighted losses, if it and its gradient are finite."""
         weights = self.network.trainable_variables
         with tf.GradientTape() as tape:
             losses = tf.cast(self.example_losses(batch), tf.float32)  # [B]
@@ -118,33 +124,32 @@ class Agent(keras.Model):
         norm = tf.linalg.global_norm(gradients) / scale  # []
         if self.gradient_clip is not None:
             gradients = _scaled(gradients, tf.minimum(1.0, self.gradient_clip / norm))
-        self._apply_if_finite(gradients, weights, loss, norm)
+        self._gradient_step(gradients, loss, norm)
         self.loss_mean.update_state(loss)
         return self.get_metrics_result()
 
+    def update(self, batch: dict) -> dict[str, tf.Tensor]:
+        """Makes one update: `train_step`, its count, and the copy to the target network where it is due.
+
+        Compiled once. The results stay on the device: nothing waits for it here.
+
+        Args:
+            batch: of a sequence; arrays or tensors.
+
+        Returns:
+            What `train_step` returned.
+        """
+        self.make_train_function()
+        return self._compiled_update(_to_device(batch))
+
     def make_train_function(self, force: bool = False) -> Callable:
-        """Compiles the update, and puts it in step with the sequence's feed."""
-        if self.train_function is not None and not force:
-            return self.train_function
-        self._build_optimizer()
-        update = self._counted_update
-        if not self.run_eagerly:
-            update = tf.function(update, reduce_retracing=True, jit_compile=self.jit_compile)
-
-        def train_function(iterator):
-            feed = self._feed
-            if feed is None:
-                raise RuntimeError("An agent learns from a sequence, by `agent.fit(sequence)`.")
-            batch = feed.next_batch(iterator)
-            begin = time.perf_counter()
-            logs, unfinite = update(batch)
-            self._stop_if(int(unfinite))
-            self.sequence.seconds["update"] += time.perf_counter() - begin
-            feed.end_update()
-            return logs
-
-        self.train_function = train_function
-        return train_function
+        """Compiles the update, and puts it in turn with the sequence's feed."""
+        if self.train_function is None or force:
+            self._compiled_update = self._counted_update
+            if not self.run_eagerly:
+                self._compiled_update = CompiledFunction(self._counted_update, jit_compile=self.jit_compile)
+            self.train_function = self._fed_update
+        return self.train_function
 
     def compile(self, optimizer="adam", *, jit_compile="auto", run_eagerly: bool = False, **unsupported) -> None:
         """Sets the optimizer; the loss belongs to the agent.
@@ -173,15 +178,36 @@ class Agent(keras.Model):
                 f"Received: {', '.join(unsupported)}"
             )
         super().compile(optimizer=optimizer, jit_compile=jit_compile, run_eagerly=run_eagerly)
+        self._jit_compile_asked = jit_compile
+        if not self.optimizer.built:  # a second `build` would give a loss scaling new variables
+            self.optimizer.build(self.network.trainable_variables)
+        self._gradient_step = GradientStep(
+            self.optimizer,
+            self.network.trainable_variables,
+            self.unfinite,
+            compiles=jit_compile == "auto" and not self.jit_compile and not run_eagerly,
+        )
 
-    def fit(self, sequence, *, epochs: int = 1, initial_epoch: int = 0, callbacks=None, verbose="auto", **unsupported):
+    def fit(
+        self,
+        sequence,
+        *,
+        epochs: int = 1,
+        initial_epoch: int = 0,
+        callbacks=None,
+        verbose="auto",
+        log_period_updates: int = 100,
+        **unsupported,
+    ):
         """Trains on a sequence, one Keras epoch for every `updates_per_epoch` updates.
 
-        What the generator's thread raises arrives here as the very same object.
+        What is raised while a minibatch is made arrives here as the very same object.
 
         Args:
             sequence: a dqn_lab sequence, whose actions are taken by this agent's values.
             epochs, initial_epoch, callbacks, verbose: as in Keras.
+            log_period_updates: how often the figures in the callbacks' `logs` are read from the device, and a loss
+                that is not finite is noticed. An epoch's last update always is.
 
         Returns:
             Keras's History.
@@ -190,7 +216,7 @@ class Agent(keras.Model):
             TypeError: `sequence` is no dqn_lab sequence.
             ValueError: an argument of Keras's `fit` that has no place here; a network that does not fit the sequence.
             RuntimeError: this agent or this sequence is in a fit already.
-            FloatingPointError: a loss or gradient was not finite; that update was not made.
+            FloatingPointError: a loss or gradient was not finite; neither that update nor a later one was made.
         """
         if not hasattr(sequence, "attach"):
             raise TypeError(f"An agent is fitted to a dqn_lab sequence. Received: {type(sequence).__name__}")
@@ -209,8 +235,11 @@ class Agent(keras.Model):
         initial_epoch = require_integer("initial_epoch", initial_epoch, least=0)
         if self._feed is not None:
             raise RuntimeError("This agent is being fitted already.")
-        feed = sequence.attach(self._act_values)
+        self._log_period_updates = require_integer("log_period_updates", log_period_updates, least=1)
+        feed = sequence.attach(self.act_values, _to_device)
         self._feed, self.sequence, self.fit_callbacks = feed, sequence, tuple(keras.tree.flatten(callbacks or ()))
+        self._logs, self._updates_begun = {}, self.updates
+        self.unfinite.assign(0)
         try:
             history = super().fit(
                 feed.dataset(),
@@ -252,32 +281,43 @@ class Agent(keras.Model):
         """Returns what `compile` needs, for saving."""
         return {
             "optimizer": keras.saving.serialize_keras_object(self.optimizer),
-            "jit_compile": self.jit_compile,
+            "jit_compile": self._jit_compile_asked,
         }
 
     def compile_from_config(self, config: dict) -> None:
         """Compiles as the saved agent was, with the optimizer's variables ready to be loaded."""
         optimizer = keras.saving.deserialize_keras_object(config["optimizer"])
         self.compile(optimizer, jit_compile=config["jit_compile"])
-        self._build_optimizer()
 
     def _network_values(self, states):
         return self.network(states, training=False)  # [B, A]
 
-    def _act_values(self, states):
-        return self.q_values(states).numpy()  # [N, A]
-
     def _td_errors(self, batch):
         return self.temporal_differences(batch)  # [B]
 
+    def _fed_update(self, iterator) -> dict[str, float]:
+        """What Keras calls for every update, with an iterator that only counts them. Its floats may be a little old."""
+        feed = self._feed
+        if feed is None:
+            raise RuntimeError("An agent learns from a sequence, by `agent.fit(sequence)`.")
+        batch = feed.next_batch()
+        begin = time.perf_counter()
+        logs = self._compiled_update(batch)
+        self._updates_begun += 1
+        if not self._logs or not feed.left or self._updates_begun % self._log_period_updates == 0:
+            self._stop_if(int(self.unfinite.numpy()))
+            self._logs = {name: float(value) for name, value in logs.items()}
+        self.sequence.seconds["update"] += time.perf_counter() - begin
+        feed.end_update()
+        return self._logs
+
     def _counted_update(self, batch):
         logs = self.train_step(batch)
-        unfinite = tf.identity(self.unfinite.value)  # []
-        self.update_count.assign_add(tf.cast(tf.equal(unfinite, 0), tf.int64))
+        self.update_count.assign_add(tf.cast(tf.equal(self.unfinite.value, 0), tf.int64))
         if self.target_network is not None:
             due = tf.equal(self.update_count.value % self.target_period_updates, 0)  # []
             tf.cond(due, self._copy_to_target, lambda: None)
-        return logs, unfinite
+        return logs
 
     def _copy_to_target(self) -> None:
         for target, online in zip(self.target_network.variables, self.network.variables, strict=True):
@@ -287,31 +327,22 @@ class Agent(keras.Model):
         weights = [weight for weight in self.network.trainable_variables if weight.regularizer is not None]
         return sum((tf.cast(weight.regularizer(weight), tf.float32) for weight in weights), start=0.0)  # []
 
-    def _apply_if_finite(self, gradients, weights, loss, norm) -> None:
-        finite_norm = tf.math.is_finite(norm)  # []
-        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-            # It leaves out, by itself, a step whose scaled gradients overflow, and halves its scale.
-            finite_norm |= self.optimizer.dynamic_scale > 1.0
-        unfinite = tf.where(tf.math.is_finite(loss), tf.where(finite_norm, 0, 2), 1)  # []
-        self.unfinite.assign(tf.cast(unfinite, tf.int64))
-        tf.cond(tf.equal(unfinite, 0), lambda: self.optimizer.apply(gradients, weights), lambda: None)
-
     def _stop_if(self, unfinite: int) -> None:
         if unfinite:
             raise FloatingPointError(
-                f"The {_UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made. A "
+                f"The {UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made. A "
                 "lower learning rate, a gradient clip or clipped rewards may help."
             )
-
-    def _build_optimizer(self) -> None:
-        if not self.optimizer.built:  # a second `build` would give a loss scaling new variables
-            self.optimizer.build(self.network.trainable_variables)
 
     def _end(self, feed) -> None:
         self._feed = None
         feed.close()
         if feed.left:
             gc.collect()  # frees what Keras made for an epoch that was broken off, which only a collection can
+
+
+def _to_device(batch: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    return {name: tf.convert_to_tensor(values) for name, values in batch.items()}
 
 
 def _check_clip(gradient_clip) -> None:

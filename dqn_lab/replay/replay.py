@@ -45,7 +45,7 @@ class Replay:
         self._refuse_missing(index)
         rows = stack_index(self.ring, index, span)  # [span, B]
         self._refuse_missing(rows[0])
-        return np.moveaxis(self.ring.frames[self.ring.slot(rows)], 0, 1)  # [B, span, ...]
+        return np.moveaxis(self.ring.frames.read(rows), 0, 1)  # [B, span, ...]
 
     def rewards(self, index: np.ndarray) -> np.ndarray:
         """Returns the raw rewards of the actions taken in these rows. [B] -> [B] float64

@@ -1,6 +1,14 @@
 """The replay ring: every observation once, with what was done in it and what came of it."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+
+from dqn_lab.replay.compression import CompressedFrames
+from dqn_lab.replay.lazy_memory import lazy_zeros
+from dqn_lab.replay.raw_frames import RawFrames
+from dqn_lab.replay.saved_arrays import refuse_other_arrays
 
 NO_ACTION = -1
 _COLUMNS = {
@@ -8,8 +16,9 @@ _COLUMNS = {
     "reward": np.float64,  # raw, as the environment gave it
     "terminal": np.bool_,  # do not bootstrap past this step
     "episode_end": np.bool_,  # the next row of the lane is this episode's final observation
-    "age": np.int64,  # rows since the episode's first row; an endless episode must not overflow it
+    "age": np.int32,  # rows since the episode's first row; that of an endless episode stays at the most
 }
+_MOST_AGE = np.iinfo(_COLUMNS["age"]).max
 _LANE_STATE = {"written": np.int64, "ending": np.bool_, "final": np.bool_}
 
 
@@ -34,12 +43,20 @@ class FrameRing:
         num_envs: number of lanes.
         shape: shape of one observation.
         dtype: dtype of the observations.
+        make_frames: makes the store of the observations from the four arguments above.
 
     Raises:
         ValueError: `capacity` does not give every lane the same number of at least two rows.
     """
 
-    def __init__(self, capacity: int, num_envs: int, shape: tuple[int, ...], dtype) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        num_envs: int,
+        shape: tuple[int, ...],
+        dtype,
+        make_frames: Callable[..., RawFrames | CompressedFrames] = RawFrames,
+    ) -> None:
         if num_envs < 1:
             raise ValueError(f"The ring needs at least one lane. Received: num_envs={num_envs}")
         if capacity % num_envs or capacity < 2 * num_envs:
@@ -50,24 +67,23 @@ class FrameRing:
         self.capacity = int(capacity)
         self.num_envs = int(num_envs)
         self.slots = self.capacity // self.num_envs
-        self.frames = np.zeros((self.capacity, *shape), dtype)  # a saved or compared ring holds nothing undefined
+        self.frames = make_frames(self.capacity, self.num_envs, shape, dtype)
         for name, column_dtype in _COLUMNS.items():
-            setattr(self, name, np.zeros(self.capacity, column_dtype))
-        self.action[:] = NO_ACTION
+            setattr(self, name, lazy_zeros(self.capacity, column_dtype))
         for name, lane_dtype in _LANE_STATE.items():
             setattr(self, name, np.zeros(self.num_envs, lane_dtype))
         self._all_lanes = np.arange(self.num_envs)
 
     @staticmethod
     def bytes_needed(capacity: int, shape: tuple[int, ...], dtype) -> tuple[int, int]:
-        """Returns the bytes of `capacity` observations and of the columns beside them."""
+        """Returns the bytes of `capacity` observations, raw, and of the columns beside them."""
         frames = capacity * int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         return frames, capacity * sum(np.dtype(each).itemsize for each in _COLUMNS.values())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.get_state().values())
+        """Bytes of all columns, and those that the observations take now."""
+        return self.frames.nbytes + sum(array.nbytes for array in self._arrays().values())
 
     @property
     def stored(self) -> np.ndarray:
@@ -108,6 +124,7 @@ class FrameRing:
 
         Raises:
             ValueError: the observations have another shape, or a lane's newest row goes on and lacks its action.
+            MemoryError: the store has no memory for them; the ring is as it was.
         """
         lanes = self._all_lanes if lanes is None else lanes
         newest = self.newest_index[lanes]
@@ -115,8 +132,8 @@ class FrameRing:
         index = newest + self.num_envs
         slot = self.slot(index)
         begins = self.final[lanes] | (self.written[lanes] == 0)
-        age = np.where(begins, 0, self.age[self.slot(newest)] + 1)
-        self.frames[slot] = frames
+        age = np.where(begins, 0, _next_age(self.age[self.slot(newest)]))
+        self.frames.append(index, frames)  # first, as it may find no memory
         self.age[slot] = age
         self.action[slot], self.reward[slot] = NO_ACTION, 0.0
         self.terminal[slot] = self.episode_end[slot] = False
@@ -162,25 +179,19 @@ class FrameRing:
         self.episode_end[self.slot(newest[followed] - self.num_envs)] = True
         self.final[lanes] = True
 
-    def get_state(self) -> dict[str, np.ndarray]:
-        """Returns the arrays themselves, not copies."""
-        return {name: getattr(self, name) for name in ("frames", *_COLUMNS, *_LANE_STATE)}
+    def get_state(self) -> dict[str, Any]:
+        """Returns the arrays themselves, not copies; "frames" is the store's own state."""
+        return {"frames": self.frames.get_state(), **self._arrays()}
 
-    def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Copies the arrays of `get_state` in.
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Copies what `get_state` shows in.
 
         Raises:
-            ValueError: an array is missing or has another shape or dtype.
+            ValueError: an array is missing or has another shape or dtype, or the store refuses its state.
         """
-        for name, array in self.get_state().items():
-            given = state.get(name)
-            if given is None or given.shape != array.shape or given.dtype != array.dtype:
-                received = None if given is None else (given.shape, str(given.dtype))
-                raise ValueError(
-                    f"The ring's {name!r} must have shape {array.shape} and dtype {array.dtype}. "
-                    f"Received: {name}={received}"
-                )
-        for name, array in self.get_state().items():
+        refuse_other_arrays(self._arrays(), state)
+        self.frames.set_state(state.get("frames"))
+        for name, array in self._arrays().items():
             array[...] = state[name]
 
     def check_valid(self) -> None:
@@ -195,8 +206,11 @@ class FrameRing:
             _refuse_broken(lane, self._row_rules(positions, slot) | self._episode_rules(slot))
             _refuse_broken(lane, self._lane_rules(lane, slot))
 
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name) for name in (*_COLUMNS, *_LANE_STATE)}
+
     def _check_append(self, shape: tuple[int, ...], lanes: np.ndarray, newest: np.ndarray) -> None:
-        expected = (len(lanes), *self.frames.shape[1:])
+        expected = (len(lanes), *self.frames.shape)
         if shape != expected:
             raise ValueError(f"The observations must have shape {expected}. Received: shape={shape}")
         if np.any((self.action[newest] == NO_ACTION) & ~self.final[lanes] & (self.written[lanes] > 0)):
@@ -223,7 +237,7 @@ class FrameRing:
         ended = begins[1:] & (self.age[before[1:]] > 0)  # an episode of two rows or more ended before this one
         return {
             "a row's age is one more than the row's before, or 0": np.all(
-                begins | (self.age[after] == self.age[before] + 1)
+                begins | (self.age[after] == _next_age(self.age[before]))
             ),
             "an episode's end is followed by a row of the same episode": not np.any(ends & begins),
             "a final observation has no action": np.all(idle[1:][ends]),
@@ -241,6 +255,10 @@ class FrameRing:
             "`ending` tells that the newest row ended its episode": self.ending[lane] == ends,
             "`final` tells that the newest row is a final observation": self.final[lane] == ended or begins,
         }
+
+
+def _next_age(age: np.ndarray) -> np.ndarray:
+    return np.minimum(age, _MOST_AGE - 1) + 1  # [N]
 
 
 def _refuse_broken(lane: int, rules: dict[str, bool]) -> None:

@@ -19,7 +19,8 @@ from dqn_lab.sequences.synchronous import SynchronousSequence
 class AtariSequence(SynchronousSequence):
     """A sequence whose states are stacks of frames, [frame_size, frame_size, stack], the newest last.
 
-    The ring holds each frame once; stacks are built on read. Early in an episode a stack repeats its first frame.
+    The ring holds each frame once, compressed; stacks are built on read. Early in an episode a stack repeats its first
+    frame.
 
     Args:
         game: "breakout", "Breakout-v0", "BreakoutNoFrameskip-v4", "ALE/Breakout-v5" or another game's; an id that
@@ -35,6 +36,7 @@ class AtariSequence(SynchronousSequence):
             episode's start; never in evaluation.
         repeat_action_probability, noop_max, terminal_on_life_loss, full_action_space, frame_cap,
             evaluation_frame_cap: see `Protocol`; like every argument above that is None, the protocol's value.
+        replay_compression: as `SynchronousSequence`: frames compressed take a fiftieth of the memory or so.
         **arguments: as `SynchronousSequence`, but for `make_environment`.
 
     Raises:
@@ -59,6 +61,7 @@ class AtariSequence(SynchronousSequence):
         full_action_space: bool | None = None,
         frame_cap: int | None = None,
         evaluation_frame_cap: int | None = None,
+        replay_compression: str = "lz4",
         **arguments,
     ) -> None:
         self.protocol = _atari_protocol(protocol).override(
@@ -78,7 +81,11 @@ class AtariSequence(SynchronousSequence):
         self.fire_on_start = fire_on_start
         self.frame_size = frame_size
         resolve_game(game).check_against(self.protocol)
-        super().__init__(functools.partial(self.make_game, self.protocol.frame_cap), **arguments)
+        super().__init__(
+            functools.partial(self.make_game, self.protocol.frame_cap),
+            replay_compression=replay_compression,
+            **arguments,
+        )
 
     def make_game(self, frame_cap: int | float) -> gymnasium.Env:
         """Returns a new game; a subclass may wrap it, or play another.

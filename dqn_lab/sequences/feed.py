@@ -1,14 +1,14 @@
-"""The feed: one fit's private view of a sequence, and the order in which simulation and updates take turns."""
+"""The feed: the minibatches of one fit, and the order in which simulation and updates take turns."""
 
-import contextlib
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NoReturn
 
 import numpy as np
 
 FEEDINGS = ("auto", "overlap", "alternate")
-_SPARE_CORES = 8  # from here on the generator's thread does not take a core that the update waits for
+Batch = dict[str, np.ndarray]
+_SPARE_CORES = 8  # from here on the feed's thread does not take a core that the update waits for
 
 
 def has_gpu() -> bool:
@@ -56,25 +56,23 @@ def choose_feeding(
 
 
 class Feed:
-    """Hands minibatches to one `fit`, and holds the generator's thread back until each is due.
+    """Makes the minibatches of one fit, in turn with its updates.
 
-    TensorFlow asks the generator for items ahead of need, on a thread of its own. The agent's train function calls
+    The agent's train function calls, for every update,
 
-        next_batch(iterator)    alternate: the batch is made here, the generator only hands it over
-                                overlap: once it has come, the generator is told to make the next one
-        the update              overlap: beside it the next batch is made
+        next_batch()     alternate: the batch is made here and now
+                         overlap: the batch ordered before the last update is waited for, then the next one ordered
+        the update       overlap: beside it the ordered batch is made, on the feed's own thread
         end_update()
 
     To make a batch is to step the environments as often as is due, then to draw. So with `alternate` nothing moves
     between two updates; with `overlap` batch k + 1 is made while update k runs, by actions whose values were computed
-    just before it, so that the generator's thread makes no TensorFlow call.
-
-    A feed that has been closed stays closed. A generator that comes late, left over from a fit that was broken off in
-    mid-epoch, meets a closed feed and ends.
+    just before it, so that the feed's thread computes nothing with TensorFlow.
 
     Args:
         sequence: whose batches are fed.
         policy: features [N, ...] -> action values [N, A].
+        place: takes a batch to the device that updates run on, on the thread that made it.
         carried: a batch that was made for an earlier fit and that no update took, or None.
 
     Attributes:
@@ -87,90 +85,52 @@ class Feed:
         self,
         sequence,
         policy: Callable[[np.ndarray], np.ndarray],
-        carried: dict[str, np.ndarray] | None,
+        place: Callable[[Batch], dict],
+        carried: Batch | None,
     ) -> None:
         self.left = 0
         self.error: BaseException | None = None
         self.failed = False
-        self._sequence = sequence
-        self._policy = policy
-        self._overlaps = sequence.feeding == "overlap"
+        self._sequence, self._policy, self._place = sequence, policy, place
         self._updates_per_epoch = len(sequence)
-        self._closed = self._making = False
         self._in_flight = carried  # made, and not yet taken by an update
-        self._ready = carried  # made, and not yet handed over
-        self._values: tuple | None = None  # (values or None,), once the generator is to make a batch
-        self._changed = threading.Condition()
-        self._iterator = None
+        self._ordered: Future | None = None  # what `place` makes of the batch in flight
+        self._worker: ThreadPoolExecutor | None = None
+        if sequence.feeding == "overlap":
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="feed")
 
     def dataset(self):
-        """Returns the minibatches of one epoch as a `tf.data.Dataset`, for Keras; fills the replay if need be.
+        """Returns the numbers of an epoch's updates as a `tf.data.Dataset`, by which Keras counts.
 
-        Not as a PyDataset, for which Keras leaves TensorFlow's autotuning on: the end of an epoch then now and again
-        waits for its next turn, which comes once a minute in a long epoch.
+        The batches do not travel in it: TensorFlow would ask for them ahead of need on a thread of its own, and take
+        a millisecond and a half to hand over each.
         """
         import tensorflow as tf
 
-        signature = {
-            key: tf.TensorSpec((None, *value.shape[1:]), value.dtype) for key, value in self._sequence[0].items()
-        }
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        dataset = tf.data.Dataset.from_generator(self.items, output_signature=signature)
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(self._updates_per_epoch))
-        return dataset.prefetch(1).with_options(options)
+        return tf.data.Dataset.range(self._updates_per_epoch)
 
-    def items(self):
-        """Yields an epoch's minibatches, each once it is due; on TensorFlow's thread."""
-        for number in range(self._updates_per_epoch):
-            batch = self.item(number)
-            if batch is None:
-                return
-            yield batch
-
-    def item(self, number: int) -> dict[str, np.ndarray] | None:
-        """Returns a minibatch once it is due, or None once the feed is closed.
-
-        Args:
-            number: its place in the epoch; it makes no difference.
-        """
-        with self._changed:
-            self._changed.wait_for(self._may_go_on)
-            if self._closed:
-                return None
-            if self._ready is not None:
-                batch, self._ready = self._ready, None
-                return batch
-            (values,), self._values, self._making = self._values, None, True
-        try:
-            self._make(None, values)
-            return self._in_flight
-        finally:
-            with self._changed:
-                self._making = False
-                self._changed.notify_all()
-
-    def next_batch(self, iterator) -> dict:
-        """Returns the batch of the next update.
-
-        Args:
-            iterator: over this feed's dataset.
+    def next_batch(self) -> dict:
+        """Returns the batch of the next update, as `place` left it.
 
         Raises:
             RuntimeError: no batch could be made; `error` says why. The same text whatever it is, because Keras takes
                 a StopIteration for the end of the epoch: whoever called `fit` raises `error` itself.
         """
-        # Kept, because to free it is to wait for its generator, which waits here for as long as the feed is open.
-        self._iterator = iterator
         if not self.left:
-            self._begin_epoch()
-        if not self._overlaps and self._in_flight is None:
-            self._make_here()
-        batch = self._take(iterator)
+            self._sequence.epoch_complete = False
+            self.left = self._updates_per_epoch
+        try:
+            batch = self._take()
+        except Exception:
+            if self.error is None:
+                raise
+            self._fail()
+        orders = self._worker is not None and self.left > 1  # after the last one nothing: the epoch ends quiet
+        values = self._due_values() if orders else None  # may raise: the batch is still in flight then
         self._in_flight = None
         self.left -= 1
-        if self._overlaps and self.left:  # after the last one nothing: the epoch ends quiet
-            self._order_batch()
+        if orders:
+            self._order(values)
         return batch
 
     def end_update(self) -> None:
@@ -178,66 +138,40 @@ class Feed:
         self._sequence.epoch_complete = self.left == 0
 
     def close(self) -> None:
-        """Ends the feed. What was ordered is made, here if the generator has not begun it, and carried on.
+        """Ends the feed. A batch that was ordered is waited for and carried on.
 
         So the number of steps after a stop depends on no thread's timing. What goes wrong is left in `error`.
-        TensorFlow never frees what a generator belonged to, so that a closed feed holds on to nothing.
         """
-        order = None
         try:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._making)
-                order, self._values, self._closed = self._values, None, True
-                self._changed.notify_all()
-            if order is not None:
-                with contextlib.suppress(Exception):
-                    self._make(None, *order)
+            if self._worker is not None:
+                self._worker.shutdown(wait=True)  # it carries out what was ordered
         finally:  # also when a second Ctrl-C breaks off the wait
-            with self._changed:
-                self._closed = True
-                self._changed.notify_all()
             self._sequence.detach(self, self._in_flight)
-            self._sequence = self._policy = self._in_flight = self._ready = self._iterator = None
+            self._ordered = self._in_flight = None
 
-    def _begin_epoch(self) -> None:
-        self._sequence.epoch_complete = False
-        self.left = self._updates_per_epoch
-        if self._overlaps and self._in_flight is None:
-            self._order_batch()  # nothing can overlap with an epoch's first batch
+    def _take(self) -> dict:
+        if self._in_flight is not None and self._ordered is None:  # carried on from an earlier fit
+            return self._place(self._in_flight)
+        if self._worker is None:
+            return self._make(self._policy, None)
+        if self._ordered is None:
+            self._order(self._due_values())  # nothing can overlap with an epoch's first batch
+        ordered, self._ordered = self._ordered, None
+        return ordered.result()
 
-    def _may_go_on(self) -> bool:
-        return self._closed or self._ready is not None or self._values is not None
+    def _due_values(self) -> np.ndarray | None:
+        return self._sequence.compute_values(self._policy) if self._sequence.is_step_due() else None  # [N, A]
 
-    def _order_batch(self) -> None:
-        due = self._sequence.is_step_due()
-        values = self._sequence.compute_values(self._policy) if due else None  # [N, A]
-        with self._changed:
-            self._values = (values,)
-            self._changed.notify_all()
+    def _order(self, values: np.ndarray | None) -> None:
+        self._ordered = self._worker.submit(self._make, None, values)
 
-    def _make_here(self) -> None:
-        try:
-            self._make(self._policy, None)
-        except Exception:
-            self._fail()
-        with self._changed:
-            self._ready = self._in_flight
-            self._changed.notify_all()
-
-    def _make(self, policy: Callable | None, values: np.ndarray | None) -> None:
+    def _make(self, policy: Callable | None, values: np.ndarray | None) -> dict:
         try:
             self._in_flight = self._sequence.produce_batch(policy, values)
+            return self._place(self._in_flight)
         except BaseException as error:
             self.error = error
             raise
-
-    def _take(self, iterator) -> dict:
-        try:
-            return next(iterator)
-        except Exception:
-            if self.error is None:
-                raise
-            self._fail()
 
     def _fail(self) -> NoReturn:
         self.failed = True

@@ -1,15 +1,20 @@
 """Settings of a sequence that must fit each other, and the replay made from them."""
 
+import functools
 import logging
+import math
 
 from gymnasium.spaces import Box
 
-from dqn_lab.arguments import require_integer
-from dqn_lab.memory import check_memory, describe_bytes
+from dqn_lab.arguments import require_choice, require_integer
+from dqn_lab.memory import check_memory, check_reserve, describe_bytes
+from dqn_lab.replay.compression import CompressedFrames
+from dqn_lab.replay.raw_frames import RawFrames
 from dqn_lab.replay.replay import Replay
 from dqn_lab.replay.ring import FrameRing
 
 _log = logging.getLogger("dqn_lab")
+_COMPRESSED_BYTES = 600  # of an 84 x 84 frame: more than any of nine games took
 
 
 def check_train_period(train_period_steps: int, num_envs: int) -> int:
@@ -49,7 +54,9 @@ def check_fill(replay_min_steps: int, replay: Replay) -> int:
     return steps
 
 
-def make_replay(space: Box, *, num_envs: int, capacity: int, span: int, n_step: int) -> Replay:
+def make_replay(
+    space: Box, *, num_envs: int, capacity: int, span: int, n_step: int, compression: str = "none"
+) -> Replay:
     """Makes the replay, after saying how much memory it needs and checking that it is there.
 
     Args:
@@ -58,12 +65,15 @@ def make_replay(space: Box, *, num_envs: int, capacity: int, span: int, n_step: 
         capacity: `replay_capacity_steps`.
         span: observations in a state.
         n_step: most rewards in a target.
+        compression: `replay_compression`: "lz4" compresses the observations without loss, and memory is taken as
+            they come; "none" keeps them as they are, and memory for all is asked for at once.
 
     Raises:
         TypeError: a number is no integer.
         ValueError: the capacity is no multiple of the lanes, cannot be sure to hold a transition, or exceeds the
-            memory; or another number is below 1.
+            memory (that of "lz4" by an estimate, until `check_growth`); or another argument is out of range.
     """
+    require_choice("replay_compression", compression, ("none", "lz4"))
     span = require_integer("get_states_start()", span, least=1)
     n_step = require_integer("n_step", n_step, least=1)
     capacity = require_integer("replay_capacity_steps", capacity, least=1)
@@ -74,14 +84,44 @@ def make_replay(space: Box, *, num_envs: int, capacity: int, span: int, n_step: 
             f"a state of {span} observation(s) and a window of {n_step} step(s) in every lane. "
             f"Received: replay_capacity_steps={capacity}"
         )
-    frames, columns = FrameRing.bytes_needed(capacity, space.shape, space.dtype)
-    needed = (
-        f"Replay memory: {describe_bytes(frames)} of frames + {describe_bytes(columns)} of columns "
-        f"for {capacity:,} steps."
+    raw, columns = FrameRing.bytes_needed(capacity, space.shape, space.dtype)
+    frames, make_frames, of_frames = raw, RawFrames, f"{describe_bytes(raw)} of frames"
+    if compression == "lz4":
+        frames = min(raw, capacity * _COMPRESSED_BYTES)
+        make_frames = functools.partial(CompressedFrames, on_growth=functools.partial(check_reserve, multiple=num_envs))
+        of_frames = f"about {describe_bytes(frames)} of compressed frames (at most {describe_bytes(raw)})"
+    needed = f"Replay memory: {of_frames} + {describe_bytes(columns)} of columns for {capacity:,} steps."
+    _announce(needed, frames + columns, capacity, (frames + columns) / capacity, num_envs)
+    ring = FrameRing(capacity, num_envs, space.shape, space.dtype, make_frames)
+    return Replay(ring, span=span, n_step=n_step)
+
+
+def check_growth(replay: Replay) -> None:
+    """Checks after the initial fill, by the size of what it brought, that the full compressed replay will fit.
+
+    Does nothing where nothing is compressed, or not yet.
+
+    Raises:
+        ValueError: what is still to come exceeds the memory.
+    """
+    ring = replay.ring
+    frame = getattr(ring.frames, "compressed_bytes_per_row", math.nan)
+    if math.isnan(frame):
+        return
+    _, columns = FrameRing.bytes_needed(1, ring.frames.shape, ring.frames.dtype)
+    per_step = frame + columns
+    said = (
+        f"Replay memory: {per_step:.0f} B per step, measured over {len(ring):,} steps; "
+        f"{describe_bytes(round(per_step * ring.capacity))} for {ring.capacity:,} steps."
     )
-    _log.info(needed)
+    to_come = round(per_step * (ring.capacity - len(ring)))
+    _announce(said, to_come, ring.capacity, per_step, ring.num_envs)
+
+
+def _announce(said: str, needed_bytes: int, capacity: int, bytes_per_row: float, num_envs: int) -> None:
+    """Logs a need and refuses it if it is not to be met; the refusal repeats what was logged."""
+    _log.info(said)
     try:
-        check_memory(frames + columns, capacity, (frames + columns) / capacity, multiple=num_envs)
+        check_memory(needed_bytes, capacity, bytes_per_row, multiple=num_envs)
     except ValueError as error:
-        raise ValueError(f"{needed} {error}") from None
-    return Replay(FrameRing(capacity, num_envs, space.shape, space.dtype), span=span, n_step=n_step)
+        raise ValueError(f"{said} {error}") from None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from dqn_lab.allocator import keep_freed_memory
 from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.environments.lanes import Lanes
 from dqn_lab.exploration import epsilon_greedy, uniform_actions
@@ -15,7 +16,7 @@ from dqn_lab.protocols import Protocol
 from dqn_lab.sequences.front_end import FrontEnd
 from dqn_lab.sequences.policy import Policy, require_policy
 from dqn_lab.sequences.readings import SimulationReadings
-from dqn_lab.sequences.settings import check_fill, check_train_period, make_replay
+from dqn_lab.sequences.settings import check_fill, check_growth, check_train_period, make_replay
 from dqn_lab.sequences.simulation import Simulation
 from dqn_lab.sequences.transitions import build_transitions
 from dqn_lab.sequences.turns import TurnTaking
@@ -50,6 +51,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         replay_capacity_steps: rows of the replay in all lanes, a multiple of `num_envs`. The final observation of an
             episode takes a row too.
         replay_min_steps: uniformly random steps before the first update.
+        replay_compression: "lz4" keeps observations compressed, without loss; "none" as they are.
         updates_per_epoch: minibatches in an epoch.
         train_period_steps: steps between two updates.
         n_step: most rewards in a target, at least 1.
@@ -77,6 +79,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         batch_size: int = 32,
         replay_capacity_steps: int,
         replay_min_steps: int,
+        replay_compression: str = "none",
         updates_per_epoch: int,
         train_period_steps: int = 4,
         n_step: int = 1,
@@ -87,6 +90,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         policy: Policy | None = None,
     ) -> None:
         super().__init__(feeding)
+        keep_freed_memory()
         self.batch_size = require_integer("batch_size", batch_size, least=1)
         self.updates_per_epoch = require_integer("updates_per_epoch", updates_per_epoch, least=1)
         self.seed = require_integer("seed", seed, least=0)
@@ -103,6 +107,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
             capacity=replay_capacity_steps,
             span=self.get_states_start(),
             n_step=n_step,
+            compression=replay_compression,
         )
         self.replay_min_steps = check_fill(replay_min_steps, self.replay)
         self._simulation = Simulation(lanes, self.replay, self.get_terminal)
@@ -134,7 +139,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
 
     @property
     def replay_bytes(self) -> int:
-        """Bytes of the replay's arrays."""
+        """Bytes that the replay's arrays and compressed observations have."""
         return self.replay.ring.nbytes
 
     # The newest step.
@@ -198,14 +203,19 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
 
         Args:
             progress: called now and then with the steps made and the steps to make.
+
+        Raises:
+            ValueError: by the size of what they brought, the full replay will not fit into memory.
         """
         with self._lock:
-            if not self._is_filled:
-                self._begin_once()
+            if self._is_filled:
+                return
+            self._begin_once()
             while not self._is_filled:
                 self._advance(None)
                 if progress is not None:
                     progress(self.steps, self.replay_min_steps)
+            check_growth(self.replay)
 
     # Minibatches.
 

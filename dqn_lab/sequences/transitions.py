@@ -25,7 +25,8 @@ def build_transitions(
         replay: where the rows lie.
         index: first rows, [B].
         gamma: discount per step.
-        get_feature: rows -> states.
+        get_feature: rows -> states, called once for the states and the next states together: they share frames, which
+            a compressed replay then unpacks once.
         get_reward: rows -> the learner's rewards, called once per step of the window.
 
     Returns:
@@ -42,12 +43,13 @@ def build_transitions(
     for depth in range(int(length.max(initial=0))):
         row = index + np.minimum(depth, length - 1) * lanes  # [B], a row of the window even where it has ended
         reward += np.where(depth < length, gamma**depth * get_reward(row), 0.0)  # [B]
+    states = get_feature(np.concatenate([index, index + length * lanes]))  # [2 * B, ...]
     return {
-        "state": get_feature(index),
+        "state": states[: len(index)],
         "action": replay.actions(index),
         "reward": reward.astype(np.float32),
         "discount": np.where(terminal, 0.0, gamma**length).astype(np.float32),
-        "next_state": get_feature(index + length * lanes),
+        "next_state": states[len(index) :],
         "weight": np.ones(len(index), np.float32),
         "index": index,
     }

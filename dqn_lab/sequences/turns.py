@@ -1,13 +1,14 @@
 """How a sequence takes turns with the updates of a fit."""
 
 import time
+from collections.abc import Callable
 
 import keras
 import numpy as np
 
 from dqn_lab.arguments import require_choice
 from dqn_lab.devices import usable_cores
-from dqn_lab.sequences.feed import FEEDINGS, Feed, choose_feeding, has_gpu
+from dqn_lab.sequences.feed import FEEDINGS, Batch, Feed, choose_feeding, has_gpu
 from dqn_lab.sequences.policy import Policy, action_values
 
 
@@ -45,11 +46,12 @@ class TurnTaking(keras.utils.PyDataset):
         """Why this way of feeding is used, in a few words."""
         return self._choose_feeding()[1]
 
-    def attach(self, policy: Policy) -> Feed:
-        """Returns the feed of one fit, which the caller closes.
+    def attach(self, policy: Policy, place: Callable[[Batch], dict] = dict) -> Feed:
+        """Returns the feed of one fit, which the caller closes. Makes the initial fill.
 
         Args:
             policy: features [N, ...] -> action values [N, A].
+            place: takes a batch to the device that updates run on.
 
         Raises:
             RuntimeError: another fit is running.
@@ -61,9 +63,10 @@ class TurnTaking(keras.utils.PyDataset):
                 f"Received: workers={self.workers}, use_multiprocessing={self.use_multiprocessing}"
             )
         self._refuse_inside_fit()
+        self.fill()
         self.epoch_complete = False
         carried, self._carried = self._carried, None
-        self._feed = Feed(self, policy, carried)
+        self._feed = Feed(self, policy, place, carried)
         return self._feed
 
     def detach(self, feed: Feed, carried: dict[str, np.ndarray] | None) -> None:

@@ -1,0 +1,73 @@
+"""Memory that a replay takes while it is filled, as the system and as arithmetic have it."""
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Callable
+
+import psutil
+
+_SETTLED_STEPS = 1_000  # by then emulators and buffers have what they need
+
+
+def resident_bytes() -> int:
+    """Returns the memory of this process that lies in RAM."""
+    return psutil.Process().memory_info().rss
+
+
+def fill_measured(sequence, resident: Callable[[], int] = resident_bytes) -> dict[str, float]:
+    """Fills a sequence's replay.
+
+    Args:
+        sequence: not filled yet.
+        resident: returns the process's resident bytes.
+
+    Returns:
+        `bytes_per_step`: what resident memory grew by from step 1,000 (a quarter of a fill below 4,000) to the end;
+        `bytes_per_step_arithmetic`: what frames and columns of the rows that were stored then take;
+        `fill_steps`, `fill_rows`: actions and rows of that stretch. An episode's final observation is a row too.
+        Nothing, if the replay was filled already. Resident memory is blurred by a few MB that come and go elsewhere: to
+        tell the bytes of packed frames a fill must be long.
+    """
+    settled = min(_SETTLED_STEPS, sequence.replay_min_steps // 4)
+    begin: tuple[int, ...] = ()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal begin
+        if not begin and done >= settled:
+            begin = _readings(sequence, resident)
+
+    _give_back_freed_memory()  # or the first packed frames would come to lie in it, and nothing would seem to grow
+    sequence.fill(progress)
+    if not begin:
+        return {}
+    end = _readings(sequence, resident)
+    steps, rows, grown, held = (last - first for last, first in zip(end, begin, strict=True))
+    if not steps:
+        return {}
+    return {
+        "bytes_per_step": grown / steps,
+        "bytes_per_step_arithmetic": held / steps,
+        "fill_steps": steps,
+        "fill_rows": rows,
+    }
+
+
+def _readings(sequence, resident: Callable[[], int]) -> tuple[int, ...]:
+    ring = sequence.replay.ring
+    _give_back_freed_memory()
+    return sequence.steps, len(ring), resident(), _held_bytes(ring)
+
+
+def _give_back_freed_memory() -> None:
+    """Lets glibc return what this process freed, so that what it holds is what it uses; elsewhere without effect."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _held_bytes(ring) -> int:
+    """Bytes of the rows stored so far; arrays of zeros that nothing was written to take no memory yet."""
+    frame, columns = ring.bytes_needed(1, ring.frames.shape, ring.frames.dtype)
+    allocated_at_once = ring.frames.nbytes == ring.capacity * frame
+    return len(ring) * columns + (len(ring) * frame if allocated_at_once else ring.frames.nbytes)

@@ -1,0 +1,143 @@
+"""What all commands share: wrong usage and errors in one line, exit codes, signals, a quiet TensorFlow."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+
+from dqn_lab.interruption import EXIT_CODE
+from dqn_lab.rundef import Rundef, RundefError, SettingError, load_rundef, rundef_names
+
+_TOLD = (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError)
+
+
+class RundefParser(argparse.ArgumentParser):
+    """What a command on a rundef takes; says what is wrong in one line.
+
+    Args:
+        prog: the command.
+        description: what it does, in one line.
+    """
+
+    def __init__(self, prog: str, description: str):
+        epilog = f"{prog} RUNDEF --help lists the keys of a rundef."
+        super().__init__(prog, description=description, epilog=epilog, add_help=False, allow_abbrev=False)
+        add = self.add_argument
+        add("rundef", nargs="?", metavar="RUNDEF", help="a file, or a name such as breakout_v0")
+        add("-h", "--help", action="store_true", help="show this, and RUNDEF's keys if it is given")
+        add("--set", action="append", default=[], metavar="KEY=VALUE", help="set a rundef's key")
+        add("--verbose", action="store_true", help="show tracebacks and the libraries' own messages")
+
+    def parse_args(self, args=None, namespace=None):
+        """Also refuses a command without a rundef that doesn't ask for help."""
+        given = super().parse_args(args, namespace)
+        if given.rundef is None and not given.help:
+            self.error("a rundef is needed: one of " + ", ".join(rundef_names()))
+        return given
+
+    def error(self, message: str):
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        sys.exit(2)
+
+    def show_help(self, name: str | None) -> int:
+        """Prints the command's help, and the keys of a rundef if it is given. Returns the exit code."""
+        self.print_help()
+        if name is None:
+            print("\nrundefs: " + ", ".join(rundef_names()))
+            return 0
+        return guard(self.prog, False, None, lambda: _describe(load_rundef(name)))
+
+
+@contextlib.contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Until the run takes signals over, and behind it: not a death without a word."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def guard(prog: str, verbose: bool, transcript, command: Callable[[], int]) -> int:
+    """Carries a command out; what goes wrong is one line, and an exit code.
+
+    Returns:
+        What the command returns; 2 for a wrong usage, 1 for any other error, 130 for Ctrl-C.
+    """
+    try:
+        return command()
+    except KeyboardInterrupt as error:
+        print(f"{prog}: {str(error) or 'interrupted'}", file=sys.stderr)
+        return EXIT_CODE
+    except (Exception, SystemExit) as error:
+        trace = traceback.format_exc()
+        if verbose:
+            print(trace, file=sys.stderr, end="")
+        elif transcript is not None:
+            transcript.note(trace)
+        print(f"{prog}: error: {_one_line(error)}", file=sys.stderr)
+        return 2 if isinstance(error, SettingError) else 1
+
+
+def _describe(rundef: Rundef) -> int:
+    print(f"\n{rundef.name}: {rundef.describe()}")
+    return 0
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, (*_TOLD, RundefError)) and text:
+        return text
+    kind = type(error).__name__
+    return f"{kind}: {text}" if text else kind
+
+
+def import_tensorflow(verbose: bool) -> None:
+    """Imports TensorFlow without what it writes of its own accord, unless that is asked for."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    if verbose:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if "tensorflow" in sys.modules:
+        return
+    # Some of its lines come before that level is read, and not through Python's streams.
+    with open(os.devnull, "wb") as nowhere:
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            importlib.import_module("tensorflow")
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+def whole_number(text: str) -> int:
+    """Reads an option's whole number above 0."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def positive_number(text: str) -> float:
+    """Reads an option's number above 0."""
+    number = float(text)
+    if not number > 0:
+        raise ValueError
+    return number
+
+
+# argparse names a type by its function: "invalid whole number above 0 value: '0'".
+whole_number.__name__ = "whole number above 0"
+positive_number.__name__ = "number above 0"
