@@ -7,6 +7,7 @@ import pytest
 from sequence_contract import SequenceContract, stored
 from worlds import Game
 
+from dqn_lab import memory
 from dqn_lab.environments.atari import Atari
 from dqn_lab.protocols import get_protocol
 from dqn_lab.schedules import LinearSchedule
@@ -490,3 +491,36 @@ def test_an_ale_id_is_made_without_importing_ale_py_oneself():
         "None Atari games need the package ale-py: pip install ale-py",
         "(32, 84, 84, 4)",
     ]
+
+
+# --- compressed frames ---------------------------------------------------------------------------
+
+
+def breakout(**settings):
+    return AtariSequence(
+        "breakout", protocol="breakout-v0", num_envs=2, **SMALL | {"replay_min_steps": 150, "n_step": 3} | settings
+    )
+
+
+def test_compressed_frames_give_the_minibatches_of_raw_ones_bit_for_bit():
+    packed, raw = breakout(), breakout(replay_compression="none")
+    for _ in range(4):  # past the ring's end, 200 rows
+        for drawn, expected in ((packed[0], raw[0]), (packed.get_latest_feature(), raw.get_latest_feature())):
+            np.testing.assert_equal(drawn, expected)
+        packed.simulate(60), raw.simulate(60)
+    assert type(packed.replay.ring.frames) is not type(raw.replay.ring.frames)
+    assert packed.replay_bytes < 0.3 * raw.replay_bytes
+
+
+def test_a_replay_that_will_not_fit_by_its_measured_size_is_refused_after_the_fill(monkeypatch):
+    sequence = breakout(replay_capacity_steps=1_000_000)
+    left = iter([2**34, 2**24])  # to its first chunk of frames, and after the fill
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: next(left))
+    with pytest.raises(ValueError, match=r"measured over 1\d\d steps.* replay_capacity_steps=\d+_000 would fit"):
+        sequence.fill()
+    assert sequence.steps == 150
+
+
+def test_another_compression_is_refused():
+    with pytest.raises(ValueError, match="replay_compression.*Received: replay_compression='zip'"):
+        breakout(replay_compression="zip")

@@ -2,6 +2,7 @@
 
 import threading
 
+import gymnasium
 import keras
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from feeding_worlds import StopAfter, cartpole_sequence
 
 from dqn_lab.agents.dqn import DQN
 from dqn_lab.models.networks import mlp
+from dqn_lab.sequences.environment import EnvironmentSequence
 
 both_modes = pytest.mark.parametrize("feeding", ["alternate", "overlap"])
 READ = 3  # of the device at an update whose figures are read: the flag and two means
@@ -175,13 +177,12 @@ def test_update_and_values_are_compiled_once_for_each_shape(feeding, reads):
 
 @both_modes
 def test_bytes_reach_the_update_as_bytes_of_a_full_shape(feeding, reads):
-    class Bytes(type(cartpole_sequence())):
+    class Bytes(EnvironmentSequence):
         def get_feature_by_index(self, index):
             return np.clip(100 * np.abs(super().get_feature_by_index(index)), 0, 255).astype(np.uint8)
 
     usual = {"replay_capacity_steps": 400, "replay_min_steps": 40, "updates_per_epoch": 5, "batch_size": 6}
-    make = cartpole_sequence()._make_environment
-    sequence = Bytes(make, num_envs=4, epsilon=0.2, feeding=feeding, **usual)
+    sequence = Bytes(lambda: gymnasium.make("CartPole-v1"), num_envs=4, epsilon=0.2, feeding=feeding, **usual)
     agent = Counted(mlp((4,), 2, state_dtype="uint8"), target_period_updates=5, reads=reads)
     agent.compile("sgd")
     agent.fit(sequence, epochs=2, verbose=0)
@@ -274,14 +275,11 @@ def test_a_loss_that_is_no_number_is_heard_of_at_the_next_read(feeding, updates_
     assert len(kept.weights) == ended  # updates that ended before the one that raised
     assert agent.updates == agent.optimizer.iterations == 12
     assert not sequence.epoch_complete
-    of_12 = [value for value in kept.weights[11]]
-    for later in [*kept.weights[12:], _copied([*agent.weights, *agent.optimizer.variables])]:
-        changed = [
-            variable.path
-            for variable, old, new in zip([*agent.weights, *agent.optimizer.variables], of_12, later, strict=True)
-            if not np.array_equal(old, new)
-        ]
-        assert set(changed) <= {agent.unfinite.path}
+    variables, of_12 = [*agent.weights, *agent.optimizer.variables], kept.weights[11]
+    for later in [*kept.weights[12:], _copied(variables)]:
+        compared = zip(variables, of_12, later, strict=True)
+        changed = {variable.path for variable, old, new in compared if not np.array_equal(old, new)}
+        assert changed <= {agent.unfinite.path}
 
     agent.mended.assign(True)
     history = agent.fit(sequence, verbose=0, log_period_updates=10)

@@ -442,6 +442,21 @@ def test_ctrl_c_while_the_ordered_batch_is_waited_for_passes_and_the_batch_is_ca
 
 
 @both_modes
+def test_an_interrupt_while_a_fit_is_prepared_leaves_the_sequence_free(feeding, monkeypatch):
+    def interrupted(value):
+        raise KeyboardInterrupt
+
+    sequence, agent = NumberedSequence(feeding), echo_agent()
+    monkeypatch.setattr(agent.unfinite, "assign", interrupted)  # it may wait for the device
+    with pytest.raises(KeyboardInterrupt):
+        agent.fit(sequence, verbose=0)
+    monkeypatch.undo()
+    sequence.simulate(2)
+    agent.fit(sequence, verbose=0)
+    assert agent.updates == 5
+
+
+@both_modes
 def test_an_error_in_an_update_passes_and_the_sequence_stays_usable(feeding):
     error, sequence = ZeroDivisionError("in train_step"), NumberedSequence(feeding)
 

@@ -1,5 +1,6 @@
 """How a run ends that does not come to its total: nothing lost, nothing half made."""
 
+import functools
 import json
 import os
 import signal
@@ -11,7 +12,9 @@ import keras
 import pytest
 import toy_rundef
 
+from dqn_lab import memory
 from dqn_lab.checkpoint import check_checkpoint, complete_checkpoints
+from dqn_lab.replay.arena import Arena
 
 TOY = str(Path(toy_rundef.__file__))
 
@@ -145,3 +148,19 @@ def test_an_evaluation_that_raises_costs_no_update(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="no evaluation"):
         run.train(tmp_path / "toy")
     assert saves == ["80"]  # before the evaluation, and not again behind it
+
+
+def test_a_replay_that_outgrows_the_memory_ends_the_run_with_a_line_and_all_that_was_learnt(tmp_path, monkeypatch):
+    left = iter([*[2**34] * 3, 2**20])  # to the run, to its fill, to its first chunk of frames, to its second
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: next(left))
+    monkeypatch.setattr(Arena, "__init__", functools.partialmethod(_in_small_chunks, Arena.__init__))
+    run = toy_rundef.run(replay_compression="lz4", replay_capacity_steps=4000, updates_per_epoch=100)
+    with pytest.raises(MemoryError, match=r"it holds [\d,]+ steps in .*replay_capacity_steps would fit"):
+        run.train(tmp_path / "toy")
+    (saved,) = complete_checkpoints(tmp_path / "toy" / "checkpoints")
+    assert check_checkpoint(saved)["counters"]["updates"] > 0
+    assert not list(left)
+
+
+def _in_small_chunks(self, original, chunk_bytes, before_growth):
+    original(self, min(chunk_bytes, 400), before_growth)

@@ -14,6 +14,7 @@ def run(
     num_envs: int = 2,
     replay_capacity_steps: int = 400,
     replay_min_steps: int = 40,
+    replay_compression: str = "none",
     updates_per_epoch: int = 10,
     train_period_steps: int = 4,
     target_period_updates: int | None = 5,

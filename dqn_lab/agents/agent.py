@@ -236,10 +236,10 @@ class Agent(keras.Model):
         if self._feed is not None:
             raise RuntimeError("This agent is being fitted already.")
         self._log_period_updates = require_integer("log_period_updates", log_period_updates, least=1)
-        feed = sequence.attach(self.act_values, _to_device)
-        self._feed, self.sequence, self.fit_callbacks = feed, sequence, tuple(keras.tree.flatten(callbacks or ()))
         self._logs, self._updates_begun = {}, self.updates
         self.unfinite.assign(0)
+        feed = sequence.attach(self.act_values, _to_device)  # nothing that may raise lies between this and `try`
+        self._feed, self.sequence, self.fit_callbacks = feed, sequence, tuple(keras.tree.flatten(callbacks or ()))
         try:
             history = super().fit(
                 feed.dataset(),
