@@ -44,6 +44,14 @@ def test_a_dict_is_traced_once_for_its_keys_shapes_and_dtypes():
     assert compiled.trace_count == len(runs) == 3
 
 
+def test_a_dict_of_other_keys_has_a_trace_of_its_own():
+    compiled, _ = _counted(lambda batch: {f"twice {key}": 2 * value for key, value in batch.items()})
+    for key in ("a", "b", "a"):
+        found = compiled({key: tf.constant(3.0)})
+        assert {name: float(value) for name, value in found.items()} == {f"twice {key}": 6.0}
+    assert compiled.trace_count == 2
+
+
 def test_the_order_of_a_dicts_keys_mixes_nothing_up():
     compiled, _ = _counted(lambda batch: batch["a"] - batch["b"])
     a, b = tf.constant([5.0]), tf.constant([3.0])

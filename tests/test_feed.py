@@ -180,10 +180,8 @@ def test_a_batch_is_placed_by_the_thread_that_made_it_and_a_carried_one_by_the_f
     def policy(features):
         return np.zeros((len(features), worlds.NUMBERS))
 
-    main, made_by = (
-        threading.current_thread().name,
-        "feed_0" if feeding == "overlap" else threading.current_thread().name,
-    )
+    main = threading.current_thread().name
+    made_by = "feed_0" if feeding == "overlap" else main
     feed = sequence.attach(policy, place)
     taken = [feed.next_batch()["placed"].tolist() for _ in range(2)]
     feed.close()
@@ -420,9 +418,9 @@ def test_ctrl_c_while_the_ordered_batch_is_waited_for_passes_and_the_batch_is_ca
             wait_for(interrupted)  # so the batch is not there before
 
     def taken(feed):
-        if agent.updates == 3:
-            waiting.set()
         try:
+            if agent.updates == 3:
+                waiting.set()
             return take(feed)
         except KeyboardInterrupt:
             interrupted.set()
@@ -768,18 +766,18 @@ def test_a_carried_batch_that_no_update_takes_again_is_carried_on(feeding):
 
 
 @both_modes
-def test_an_epoch_of_the_feed_ends_quiet_and_the_next_begins(feeding):
+@pytest.mark.parametrize(("taken", "ahead"), [(4, 1), (5, 0), (7, 1)])
+def test_an_epoch_of_the_feed_ends_quiet_and_the_next_one_begins(feeding, taken, ahead):
     sequence, feed = _scripted_feed(feeding)
     complete = []
-    for _ in range(7):
+    for _ in range(taken):
         feed.next_batch()
         complete.append(sequence.epoch_complete)
         feed.end_update()
         complete.append(sequence.epoch_complete)
-        if feed.left == 0:
-            assert sequence.made == 5
-    assert complete == [False] * 9 + [True] + [False] * 4
     feed.close()
+    assert sequence.made == taken + (ahead if feeding == "overlap" else 0)
+    assert complete == ([False] * 9 + [True] + [False] * 4)[: 2 * taken]
 
 
 def test_the_dataset_only_counts_the_updates_of_an_epoch():
