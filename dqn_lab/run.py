@@ -112,7 +112,7 @@ class Run:
             interruption = stack.enter_context(
                 Interruption(end_process=end_process, on_first=lambda: _say_stopping(transcript))
             )
-            fit = _Fit(self, directory, transcript, totals, interruption)
+            fit = _Fit(self, directory, transcript, totals, interruption, rundef)
             fitted = fit.callbacks(callbacks)
             for line in (*self.describe(), *_describe_place(directory), totals.describe()):
                 transcript.say(line)
@@ -230,12 +230,13 @@ class _Totals:
 class _Fit:
     """The callbacks of one fit, and what is said at its end."""
 
-    def __init__(self, run: Run, directory, transcript, totals: _Totals, interruption):
+    def __init__(self, run: Run, directory, transcript, totals: _Totals, interruption, rundef: str):
         from dqn_lab.callbacks.checkpoint import Checkpoint
         from dqn_lab.callbacks.limits import Limits
         from dqn_lab.callbacks.metrics import Metrics
 
         self._run, self._directory, self._transcript = run, directory, transcript
+        self._rundef = rundef
         self._began = time.perf_counter()
         self._metrics = Metrics(run.evaluation, minutes=self.minutes)
         self._checkpoint = Checkpoint(directory.checkpoints, minutes=self.minutes)
@@ -270,7 +271,7 @@ class _Fit:
                 directory.path,
                 metrics,
                 log_period_updates=run.log_period_updates,
-                texts=_texts(run),
+                texts=_texts(run, self._rundef),
             ),
             Progress(self._transcript, metrics, self._limits),
             BestCheckpoint(directory.best, metrics, self._checkpoint),
@@ -313,13 +314,13 @@ def _describe_place(directory: RunDirectory) -> list[str]:
     ]
 
 
-def _texts(run: Run) -> dict[str, str]:
+def _texts(run: Run, rundef: str) -> dict[str, str]:
     """Network and configuration, as Markdown that TensorBoard shows."""
     import json
 
     lines: list[str] = []
     run.agent.network.summary(print_fn=lambda line, **_: lines.append(line))
-    config = json.dumps(jsonable(run.config()), indent=2)
+    config = json.dumps(jsonable(run.config(rundef)), indent=2)
     return {
         "network": _verbatim("\n".join(lines)),
         "config": _verbatim(config),

@@ -11,7 +11,7 @@ _ROWS = {
     "act_ms": ("acting", "ms per update", 3),
     "sample_ms": ("sampling", "ms per update", 3),
     "update_ms": ("update", "ms per update", 3),
-    "efficiency": ("efficiency", "best possible / training", 3),
+    "efficiency": ("efficiency", "stages / training", 3),
     "bytes_per_step": ("replay, resident", "bytes per step", 1),
     "bytes_per_step_arithmetic": ("replay, arithmetic", "bytes per step", 1),
     "fill_rows": ("rows of the fill", "rows", 0),
