@@ -133,8 +133,9 @@ def _benchmark_parser() -> RundefParser:
         "--what",
         choices=WHAT,
         default="all",
-        help="one stage again and again, by itself; train: without the stages; soak: a long training with a small replay, which must "
-        "stay as fast and small as it was; all (the default): training and stages in turn, and the efficiency",
+        help="one stage again and again, by itself; train: without the stages; soak: a long training with a small "
+        "replay, which must stay as fast and small as it was; all (the default): training and stages in turn, and the "
+        "efficiency",
     )
     add(
         "--seconds",

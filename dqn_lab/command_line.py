@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import math
 import os
 import signal
 import sys
@@ -133,7 +134,7 @@ def whole_number(text: str) -> int:
 def positive_number(text: str) -> float:
     """Reads an option's number above 0."""
     number = float(text)
-    if not number > 0:
+    if not 0 < number < math.inf:
         raise ValueError
     return number
 

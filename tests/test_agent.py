@@ -700,3 +700,42 @@ def test_action_values_must_be_floating_point():
 def test_epochs_must_be_a_count(epochs):
     with pytest.raises((TypeError, ValueError), match="`epochs` must be "):
         small_agent(network=mlp((1,), 3, seed=3)).fit(one_step_sequence(), epochs=epochs, verbose=0)
+
+
+class _Odd:
+    """A value that is no number."""
+
+
+@pytest.mark.parametrize(
+    ("logs", "received"),
+    [
+        (None, "NoneType"),
+        ([1.0], "list"),
+        ({"x": tf.zeros(3)}, r"x=\w*Tensor of shape \(3,\)"),
+        ({"x": {"y": 1.0}}, "x=dict"),
+        ({"x": "abc"}, "x=str"),
+        ({"x": tf.constant("abc")}, r"x=\w*Tensor of shape \(\)"),
+        ({"x": _Odd()}, "x=_Odd"),
+    ],
+    ids=["None", "list", "vector", "dict", "text", "text tensor", "object"],
+)
+def test_a_train_step_that_returns_no_numbers_is_told_before_an_update_is_made(logs, received):
+    class Odd(DQN):
+        def train_step(self, batch):
+            super().train_step(batch)
+            return logs
+
+    agent = small_agent(Odd)
+    with pytest.raises(TypeError, match=f"`train_step` must return a dict of numbers. Received: {received}$"):
+        agent.fit(cartpole_sequence(), verbose=0)
+    assert agent.updates == 0
+
+
+@pytest.mark.parametrize("value", [1, 2.5, np.float64(3), tf.constant(4, tf.bfloat16), tf.constant(True)])
+def test_any_number_may_be_logged(value):
+    class Plain(DQN):
+        def train_step(self, batch):
+            return {"mine": value}
+
+    history = small_agent(Plain).fit(cartpole_sequence(updates_per_epoch=2), verbose=0)
+    assert history.history["mine"] == [float(value)]

@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dqn_lab.environments import atari
+from dqn_lab.environments import atari, emulator
 from dqn_lab.environments.atari import Atari
 from dqn_lab.protocols import get_protocol
 
@@ -64,7 +64,7 @@ def scripted(monkeypatch):
 
     def make(frames, **kwargs):
         emulator = ScriptedEmulator(frames)
-        monkeypatch.setattr(atari, "_load_emulator", lambda *arguments: emulator)
+        monkeypatch.setattr(atari, "load_emulator", lambda *arguments: emulator)
         env = Atari("breakout", **kwargs)
         env.reset(seed=0)
         return env, emulator
@@ -128,7 +128,7 @@ def test_a_steps_reward_is_the_sum_of_its_frames_up_to_the_games_end(rewards, ov
     frames[over]["over"] = True
     emulator = ScriptedEmulator(frames)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(atari, "_load_emulator", lambda *arguments: emulator)
+        patch.setattr(atari, "load_emulator", lambda *arguments: emulator)
         env = Atari("breakout")
         env.reset(seed=0)
         sums, ended = [], False
@@ -465,8 +465,8 @@ def test_an_environment_without_a_seed_plays_too():
     assert env.step(NOOP)[4]["episode_frame_number"] == 4
 
 
-def test_the_sticky_probability_reaches_the_emulator():
-    # A key that always sticks is never pressed at all: the ball isn't served.
+def test_an_action_that_always_sticks_is_never_taken():
+    # NOOP comes before a game's first frame and sticks: the ball isn't served.
     sticky, plain = (Atari("breakout", repeat_action_probability=p) for p in (1.0, 0.0))
     for env in (sticky, plain):
         env.reset(seed=0)
@@ -481,7 +481,7 @@ def test_sticky_actions_repeat_a_quarter_of_the_frames():
     env.reset(seed=0)
     served = 0
     for _ in range(400):
-        env._emulator.reset_game()
+        env._begin_game()
         env._played = 0
         env.step(FIRE)
         served += ball_height(env) != 0
@@ -538,7 +538,7 @@ def test_emulators_are_built_one_at_a_time(monkeypatch):
         setLoggerMode = staticmethod(lambda mode: None)
 
         def __init__(self):
-            free.append(atari._BUILDING.acquire(blocking=False))
+            free.append(emulator._BUILDING.acquire(blocking=False))
 
         def setFloat(self, name, value):
             pass
@@ -546,13 +546,13 @@ def test_emulators_are_built_one_at_a_time(monkeypatch):
         setInt = setFloat
 
         def loadROM(self, path):
-            free.append(atari._BUILDING.acquire(blocking=False))
+            free.append(emulator._BUILDING.acquire(blocking=False))
 
     ale_py = SimpleNamespace(ALEInterface=Emulator, LoggerMode=SimpleNamespace(Error=2))
-    monkeypatch.setattr(atari, "import_ale", lambda: ale_py)
-    atari._load_emulator("pong", 0.0, 0)
+    monkeypatch.setattr(emulator, "import_ale", lambda: ale_py)
+    emulator.load_emulator("pong", 0)
     assert free == [False, False]
-    assert not atari._BUILDING.locked()
+    assert not emulator._BUILDING.locked()
 
 
 def test_the_environment_keeps_gymnasiums_contract():
@@ -623,12 +623,63 @@ def test_a_state_set_in_a_new_environment_goes_on_bit_for_bit(game, skip):
             np.testing.assert_array_equal(env.reset()[0], other.reset()[0])
 
 
+@pytest.mark.parametrize("game", ["breakout", "qbert", "tetris"])  # the last two need care in ale-py 0.12.1
+def test_a_game_goes_on_bit_for_bit_from_any_frame(game):
+    # One raw frame a step: a quarter of the first steps repeats an action from before the save.
+    env, other = (Atari(game, repeat_action_probability=0.25, frame_skip=1) for _ in range(2))
+    env.reset(seed=4)
+    actions = np.random.default_rng(2)
+    assert env.why_inexact() is None
+    for _ in range(60):
+        for _ in range(5):
+            env.step(int(actions.integers(env.action_space.n)))
+        other.set_state(env.get_state())
+        for action in actions.integers(env.action_space.n, size=3).tolist():
+            one, two = env.step(action), other.step(action)
+            np.testing.assert_array_equal(one[0], two[0])
+            assert one[1:] == two[1:]
+            np.testing.assert_array_equal(env._emulator.getRAM(), other._emulator.getRAM())
+
+
+def test_a_sticky_frame_repeats_the_action_before_it(scripted):
+    env, emulator = scripted([{}], repeat_action_probability=0.5, frame_skip=1)
+    draws = iter([0.4, 0.5, 0.4, 0.6, 0.49])
+    env.np_random = SimpleNamespace(random=lambda: next(draws))
+    for action in (FIRE, RIGHT, LEFT, FIRE, LEFT):
+        env.step(action)
+    assert emulator.tape[-5:] == ["NOOP", "RIGHT", "RIGHT", "FIRE", "FIRE"]
+
+
+def test_a_game_begins_with_no_action_to_stick(scripted):
+    env, emulator = scripted([{}], repeat_action_probability=1.0, frame_skip=1)
+    env._held = env._actions[FIRE]
+    env.reset()
+    env.step(LEFT)
+    assert emulator.tape[-1] == "NOOP"
+
+
+def test_a_game_that_the_emulator_restores_wrongly_is_said_to_be_inexact(monkeypatch):
+    import ale_py
+
+    monkeypatch.setattr(emulator, "restore_emulator", lambda emulator, saved: None)
+    with_broken_restore = emulator.restores_exactly.__wrapped__
+    monkeypatch.setattr(atari, "restores_exactly", with_broken_restore)
+    assert Atari("pong").why_inexact() == f"ale-py {ale_py.__version__} restores pong wrongly"
+
+
+def test_a_game_is_tried_once(monkeypatch):
+    Atari("pong").why_inexact()
+    monkeypatch.setattr(emulator, "load_emulator", None)
+    assert Atari("pong").why_inexact() is None
+
+
 def test_a_state_keeps_the_screens_the_lives_and_the_frames_played(scripted):
     frames = frames_of((50, 1, 2, 3))
     env, emulator = scripted(frames, frame_skip=1, frame_cap=2)
     emulator.cloneState = lambda include_rng: SimpleNamespace(serialize=lambda: b"")
-    env.step(NOOP)
+    env.step(RIGHT)
     saved = env.get_state()
+    assert saved["held"] == RIGHT_IN_ALE
     assert saved["screens"][:, 0, 0].tolist() == [0, 50]
     assert (saved["played"], saved["lives"], saved["ended"]) == (1, 3, False)
     saved["screens"][:] = 9
@@ -648,6 +699,29 @@ def test_a_state_of_another_game_is_refused():
     pong.reset(seed=0)
     with pytest.raises(ValueError, match="must be one of 'breakout'. Received: rom='pong'"):
         Atari("breakout").set_state(pong.get_state())
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        ({"emulator": b"no state"}, "must be a whole one of the same game. Received: bytes=8"),
+        ({"emulator": None}, "must be a whole one of the same game. Received: bytes=None"),
+        ({"screens": np.zeros((2, 84, 84))}, r"have the shape \(2, 210, 160\). Received: shape=\(2, 84, 84\)"),
+        ({"generator": {"bit_generator": "MT19937"}}, "must be one of PCG64. Received: generator="),
+    ],
+)
+def test_a_broken_state_is_refused_in_one_line(broken, text):
+    env = Atari("pong")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=text) as raised:
+        env.set_state(env.get_state() | broken)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_state_that_lacks_something_is_refused():
+    env = Atari("pong")
+    with pytest.raises(ValueError, match="what `get_state` returned for Atari. Received: no emulator, held, screens"):
+        env.set_state({"rom": "pong"})
 
 
 @pytest.mark.parametrize("call", ["get_state", "render"])

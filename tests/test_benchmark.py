@@ -167,6 +167,9 @@ class FakeAgent:
     def __init__(self, clock):
         self.clock, self.begun, self.made = clock, 0, 0
 
+    def check_finite(self):
+        pass
+
     def act_values(self, states):
         self.clock.now += 1.0
 
@@ -453,3 +456,11 @@ def test_a_ratio_is_to_the_best_of_each_round():
     words = script.sb3_command("python", 8, 20.0)
     assert words[words.index("--windows") + 1] == "5"
     assert words[words.index("--window-seconds") + 1] == "4.0"
+
+
+def test_a_stage_whose_updates_are_not_made_is_no_figure():
+    run = toy_run()
+    run.sequence.fill()
+    run.agent.unfinite.assign(2)
+    with pytest.raises(FloatingPointError, match="gradient norm of update 1 is not finite; the update was not made"):
+        Stages(run).measure(["update"], 0.0)

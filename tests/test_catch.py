@@ -130,7 +130,7 @@ def test_kaixhins_ball_bounces_off_both_sides(column, slope, after):
     env.reset(seed=0)
     env.set_state({**env.get_state(), "ball": (5, column, slope)})
     env.step(0)
-    assert env.get_state()["ball"] == (6, *after)
+    assert env.get_state()["ball"] == [6, *after]
 
 
 @pytest.mark.parametrize(("column", "cell"), [(10.4, 10), (10.6, 11), (12.4, 12), (12.6, 13)])
@@ -180,6 +180,11 @@ def test_a_state_of_another_variant_is_refused():
     text = "must be of variant 'bsuite'. Received: variant='kaixhin'"
     with pytest.raises(ValueError, match=text):
         Catch().set_state(env.get_state())
+
+
+def test_a_state_that_lacks_something_is_refused():
+    with pytest.raises(ValueError, match="what `get_state` returned for Catch. Received: no ball, paddle, ended, gen"):
+        Catch().set_state({"variant": "bsuite"})
 
 
 def test_each_observation_is_a_new_array_of_zeros_and_ones():

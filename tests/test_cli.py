@@ -136,6 +136,7 @@ def test_a_wrong_usage_is_one_line_and_code_2(capsys, elsewhere, words, rule):
         ([TOY, "--what", "speed"], "argument --what: invalid choice: 'speed'"),
         ([TOY, "--seconds", "0"], "argument --seconds: invalid number above 0 value: '0'"),
         ([TOY, "--seconds", "nan"], "argument --seconds: invalid number above 0 value: 'nan'"),
+        ([TOY, "--seconds", "1e400"], "argument --seconds: invalid number above 0 value: '1e400'"),
         ([TOY, "--run-dir", "x"], "unrecognized arguments: --run-dir x"),
         ([TOY, "--set", "sed=1"], "has no such key; the closest is 'seed'. Received: sed"),
         (["breakout_v1", "--json"], "the closest is 'breakout_v0'. Received: breakout_v1"),

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "dqn_lab"
 LINES = (
     "arguments",
     "replay",
-    "schedules exploration scores protocols rewards memory devices allocator",
+    "schedules exploration scores protocols rewards memory devices allocator saved_state",
     "environments",
     "targets losses optimizers",
     "models",
@@ -39,6 +39,7 @@ FREE_OF = {
     "rewards": HEAVY,
     "memory": HEAVY,
     "allocator": HEAVY,
+    "saved_state": HEAVY,
     "evaluation": HEAVY,
     "initial_states": HEAVY,
     "environments": {"tensorflow", "keras"},

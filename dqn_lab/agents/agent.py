@@ -142,6 +142,15 @@ class Agent(keras.Model):
         self.make_train_function()
         return self._compiled_update(_to_device(batch))
 
+    def check_finite(self) -> None:
+        """Raises FloatingPointError if a loss or gradient was not finite, since when no update has been made."""
+        unfinite = int(self.unfinite.numpy())
+        if unfinite:
+            raise FloatingPointError(
+                f"The {UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made. A "
+                "lower learning rate, a gradient clip or clipped rewards may help."
+            )
+
     def make_train_function(self, force: bool = False) -> Callable:
         """Compiles the update, and puts it in turn with the sequence's feed."""
         if self.train_function is None or force:
@@ -305,7 +314,7 @@ class Agent(keras.Model):
         logs = self._compiled_update(batch)
         self._updates_begun += 1
         if not self._logs or not feed.left or self._updates_begun % self._log_period_updates == 0:
-            self._stop_if(int(self.unfinite.numpy()))
+            self.check_finite()
             self._logs = {name: float(value) for name, value in logs.items()}
         self.sequence.seconds["update"] += time.perf_counter() - begin
         feed.end_update()
@@ -313,6 +322,7 @@ class Agent(keras.Model):
 
     def _counted_update(self, batch):
         logs = self.train_step(batch)
+        _check_logs(logs)
         self.update_count.assign_add(tf.cast(tf.equal(self.unfinite.value, 0), tf.int64))
         if self.target_network is not None:
             due = tf.equal(self.update_count.value % self.target_period_updates, 0)  # []
@@ -327,13 +337,6 @@ class Agent(keras.Model):
         weights = [weight for weight in self.network.trainable_variables if weight.regularizer is not None]
         return sum((tf.cast(weight.regularizer(weight), tf.float32) for weight in weights), start=0.0)  # []
 
-    def _stop_if(self, unfinite: int) -> None:
-        if unfinite:
-            raise FloatingPointError(
-                f"The {UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made. A "
-                "lower learning rate, a gradient clip or clipped rewards may help."
-            )
-
     def _end(self, feed) -> None:
         self._feed = None
         feed.close()
@@ -343,6 +346,27 @@ class Agent(keras.Model):
 
 def _to_device(batch: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.convert_to_tensor(values) for name, values in batch.items()}
+
+
+def _check_logs(logs) -> None:
+    if not isinstance(logs, dict):
+        raise TypeError(f"`train_step` must return a dict of numbers. Received: {type(logs).__name__}")
+    for name, value in logs.items():
+        if not _is_number(value):
+            shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+            raise TypeError(
+                f"`train_step` must return a dict of numbers. Received: {name}={type(value).__name__}{shape}"
+            )
+
+
+def _is_number(value) -> bool:
+    if isinstance(value, int | float):
+        return True
+    try:
+        kind = tf.as_dtype(getattr(value, "dtype", type(value)))
+    except TypeError:
+        return False
+    return (kind.is_floating or kind.is_integer or kind.is_bool) and getattr(value, "shape", ()) == ()
 
 
 def _check_clip(gradient_clip) -> None:

@@ -37,6 +37,9 @@ class Stages:
         Args:
             stages: keys of `settings.STAGES`.
             seconds: that they are repeated for, at least once.
+
+        Raises:
+            FloatingPointError: updates were left out, because a loss or gradient was not finite.
         """
         turn = [stage for stage in self._turn() if stage in set(stages)]
         spent, turns = dict.fromkeys(turn, 0.0), 0
@@ -47,6 +50,7 @@ class Stages:
                 self._chunks[stage]()
                 spent[stage] += self._clock() - before
             turns += 1
+        self._agent.check_finite()
         # Steps made here count towards no update of the next fit, which would otherwise make up for them.
         self._sequence.batches += (self._sequence.steps - steps) // self._sequence.train_period_steps
         return {stage: 1000 * each / (turns * self._updates) for stage, each in spent.items()}

@@ -2,7 +2,6 @@
 
 import operator
 from functools import cache
-from threading import Lock
 from typing import Any, NamedTuple
 
 import cv2
@@ -11,14 +10,14 @@ import numpy as np
 
 from dqn_lab.arguments import require_flag, require_integer
 from dqn_lab.environments.atari_id import import_ale, resolve_game
+from dqn_lab.environments.emulator import load_emulator, restore_emulator, restores_exactly, save_emulator
+from dqn_lab.environments.environment_state import require_keys, set_generator
 from dqn_lab.protocols import FrameSkip, check_setting
 
-_NOOP = 0
-# A sticky emulator swallows one frame of FIRE with its probability p, four with p^4.
+# Sticky actions swallow one frame of FIRE with their probability p, four with p^4.
 _FIRE_FRAMES = 4
 _FRAMES_PER_SECOND = 60
-# Building two emulators at once has crashed: they share what they read the ROM with.
-_BUILDING = Lock()
+_STATE = ("rom", "emulator", "held", "screens", "newest", "played", "lives", "ended", "generator")
 
 
 class _Game(NamedTuple):
@@ -29,23 +28,9 @@ class _Game(NamedTuple):
     screen_shape: tuple[int, int]
 
 
-def _load_emulator(rom: str, repeat_action_probability: float, seed: int) -> Any:
-    """Returns a new `ale_py.ALEInterface`; a seed counts only while a ROM loads (70-100 ms)."""
-    ale_py = import_ale()
-    from ale_py import roms
-
-    with _BUILDING:
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
-        emulator = ale_py.ALEInterface()
-        emulator.setFloat("repeat_action_probability", repeat_action_probability)
-        emulator.setInt("random_seed", seed)
-        emulator.loadROM(roms.get_rom_path(rom))
-    return emulator
-
-
 @cache
 def _describe(rom: str) -> _Game:
-    emulator = _load_emulator(rom, 0.0, 0)
+    emulator = load_emulator(rom, 0)
     return _Game(
         tuple(emulator.getMinimalActionSet()),
         tuple(emulator.getLegalActionSet()),
@@ -69,7 +54,8 @@ class Atari(gymnasium.Env):
 
     The frame cap counts all frames after the reset's own no-ops and FIRE. A game that ends in
     its no-ops is reset again and goes on with those left. `reset(seed=...)` seeds the emulator
-    and the generator for no-ops and skips; a plain `reset()` goes on with both.
+    and the generator for no-ops, skips and sticky actions; a plain `reset()` goes on with both. A
+    game's first frame has no action before it: NOOP sticks there.
 
     Args:
         game: a ROM's name ("breakout") or a registered id ("ALE/Breakout-v5").
@@ -135,6 +121,8 @@ class Atari(gymnasium.Env):
         presses = require_flag("fire_on_start", fire_on_start) and "FIRE" in meanings
         self._fire = self._actions[meanings.index("FIRE")] if presses else None
         self._emulator: Any = None  # a ROM is loaded once, by the first reset, with its seed
+        self._noop = import_ale().Action.NOOP
+        self._held = self._noop  # the last frame's action, which a sticky frame repeats
         self._played = 0  # frames since the reset's own
         self._lives = 0
         self._ended = True
@@ -162,11 +150,10 @@ class Atari(gymnasium.Env):
         """
         super().reset(seed=seed)
         if seed is not None or self._emulator is None:
-            emulator_seed = int(self.np_random.integers(2**31))
-            self._emulator = _load_emulator(self.rom, self.repeat_action_probability, emulator_seed)
+            self._emulator = load_emulator(self.rom, int(self.np_random.integers(2**31)))
         self._begin_game()
         if self._noop_max:
-            self._play_before_start(_NOOP, int(self.np_random.integers(1, self._noop_max + 1)))
+            self._play_before_start(self._noop, int(self.np_random.integers(1, self._noop_max + 1)))
         if self._fire is not None:
             self._play_before_start(self._fire, _FIRE_FRAMES)
         self._played = 0
@@ -211,9 +198,7 @@ class Atari(gymnasium.Env):
         return [action.name for action in self._actions]
 
     def get_state(self) -> dict[str, Any]:
-        """Returns all that the next steps depend on, as numpy arrays, bytes, ints and text.
-
-        The emulator's own generator is included. ale-py 0.12.1 restores Qbert and Tetris wrongly.
+        """Returns all that the next steps depend on, as numpy arrays, bytes, ints, text and the generator's dict.
 
         Raises:
             ValueError: before the first reset.
@@ -221,7 +206,8 @@ class Atari(gymnasium.Env):
         emulator = self._running_emulator("get_state()")
         return {
             "rom": self.rom,
-            "emulator": emulator.cloneState(include_rng=True).serialize(),
+            "emulator": save_emulator(emulator),
+            "held": self._held.value,
             "screens": np.stack(self._screens),  # [2, H, W]
             "newest": self._newest,
             "played": self._played,
@@ -234,21 +220,36 @@ class Atari(gymnasium.Env):
         """Goes on from a state of `get_state`; `render` shows it from the next step on.
 
         Raises:
-            ValueError: if the state is another game's.
+            ValueError: if the state is another game's, or none.
         """
-        if state["rom"] != self.rom:
-            raise ValueError(f"The state must be one of {self.rom!r}. Received: rom={state['rom']!r}")
+        self._check_state(state)
         if self._emulator is None:
-            self._emulator = _load_emulator(self.rom, self.repeat_action_probability, 0)
-        self._emulator.restoreState(import_ale().ALEState(state["emulator"]))
+            self._emulator = load_emulator(self.rom, 0)
+        restore_emulator(self._emulator, state["emulator"])
+        set_generator(self.np_random, state["generator"])
         for screen, saved in zip(self._screens, state["screens"], strict=True):
             screen[:] = saved
+        self._held = import_ale().Action(int(state["held"]))
         self._newest, self._played = int(state["newest"]), int(state["played"])
         self._lives, self._ended = int(state["lives"]), bool(state["ended"])
-        self.np_random.bit_generator.state = state["generator"]
+
+    def why_inexact(self) -> str | None:
+        """Returns why a state can't be set exactly, in a few words, or None; tries it once per ROM (0.2 s)."""
+        if restores_exactly(self.rom):
+            return None
+        return f"ale-py {import_ale().__version__} restores {self.rom} wrongly"
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        require_keys("Atari", state, _STATE)
+        if state["rom"] != self.rom:
+            raise ValueError(f"The state must be one of {self.rom!r}. Received: rom={state['rom']!r}")
+        shape, expected = np.shape(state["screens"]), (2, *self._pooled.shape)
+        if shape != expected:
+            raise ValueError(f"The screens of {self.rom!r} have the shape {expected}. Received: {shape=}")
 
     def _begin_game(self) -> None:
         self._emulator.reset_game()
+        self._held = self._noop
         for screen in self._screens:  # the new game has one frame only
             self._emulator.getScreenGrayscale(screen)
 
@@ -268,13 +269,20 @@ class Atari(gymnasium.Env):
         return reward
 
     def _play_frame(self, action: Any) -> float:
-        reward = self._emulator.act(action)
+        reward = self._emulator.act(self._stick(action))
         self._played += 1
         if self._max_frames == 2:
             # Every frame, since the game can end after any: then this one is the last but one.
             self._newest = 1 - self._newest
             self._emulator.getScreenGrayscale(self._screens[self._newest])
         return reward
+
+    def _stick(self, action: Any) -> Any:
+        """Returns the action that a frame is played with; not left to the emulator, which saves no held action."""
+        sticky = self.repeat_action_probability
+        if not sticky or self.np_random.random() >= sticky:
+            self._held = action
+        return self._held
 
     def _picture(self) -> np.ndarray:
         screen = self._screens[self._newest]  # [H, W]

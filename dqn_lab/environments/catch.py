@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from dqn_lab.environments.environment_state import require_keys, set_generator
+
 _CELL_PIXELS = 16
 _BALL, _PADDLE = (255, 255, 255), (80, 160, 255)  # RGB
 
@@ -120,7 +122,7 @@ class Catch(gymnasium.Env):
         """Returns all that the next steps depend on, as plain numbers and text."""
         return {
             "variant": self._variant,
-            "ball": (self._row, self._column, self._slope),
+            "ball": [self._row, self._column, self._slope],
             "paddle": self._paddle,
             "ended": self._ended,
             "generator": self.np_random.bit_generator.state,
@@ -130,14 +132,15 @@ class Catch(gymnasium.Env):
         """Goes on from a state of `get_state`.
 
         Raises:
-            ValueError: if the state is of another variant.
+            ValueError: if the state is of another variant, or none.
         """
+        require_keys("Catch", state, ("variant", "ball", "paddle", "ended", "generator"))
         if state["variant"] != self._variant:
             raise ValueError(f"The state must be of variant {self._variant!r}. Received: variant={state['variant']!r}")
+        set_generator(self.np_random, state["generator"])
         row, column, slope = state["ball"]
         self._row, self._column, self._slope = int(row), float(column), float(slope)
         self._paddle, self._ended = int(state["paddle"]), bool(state["ended"])
-        self.np_random.bit_generator.state = state["generator"]
 
     def _check_action(self, action: int) -> int:
         try:

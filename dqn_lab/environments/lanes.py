@@ -4,12 +4,20 @@ import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from dqn_lab.arguments import require_integer
+from dqn_lab.environments.environment_state import (
+    check_environment_state,
+    get_environment_state,
+    require_keys,
+    set_environment_state,
+    why_inexact,
+)
 
 
 @dataclass(frozen=True)
@@ -211,6 +219,44 @@ class Lanes:
             first_observation,
         )
 
+    def why_inexact(self) -> str | None:
+        """Returns why lanes can't go on exactly from a state, in a few words, or None; see `environment_state`."""
+        return next(filter(None, map(why_inexact, self._environments())), None)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns all that the next steps depend on, as far as the environments show it, of what files can hold.
+
+        Raises:
+            TypeError: an environment's `get_state` returned something else.
+            ValueError: the lanes were never reset.
+        """
+        state = {
+            "ended": self._ended.copy(),
+            "environments": [get_environment_state(environment) for environment in self._environments()],
+        }
+        if self.is_users_vector:
+            return state
+        if self._vector._env_obs[0] is None:
+            raise ValueError(f"{self.name}: get_state() needs running lanes: call reset() first. Received: no episode")
+        return state | {"observation": self._vector._observations.copy()}  # [N, ...]
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from a state of `get_state`, in lanes that may never have been reset.
+
+        Raises:
+            ValueError: it is another kind of lanes' state, or none, or the lanes are inexact.
+        """
+        if reason := self.why_inexact():
+            raise ValueError(f"{self.name}: lanes go on from a state exactly or not at all. Received: {reason}")
+        self._check_state(state)
+        for environment, saved in zip(self._environments(), state["environments"], strict=True):
+            set_environment_state(environment, saved)
+        if not self.is_users_vector:
+            self._vector._observations[...] = state["observation"]
+            self._vector._env_obs = list(state["observation"].copy())
+            self._vector._autoreset_envs = state["ended"].copy()
+        self._ended = state["ended"].copy()
+
     def close(self) -> None:
         """Closes the environments."""
         self._vector.close()
@@ -221,6 +267,24 @@ class Lanes:
 
     def _identities(self) -> set[int]:
         return {id(each.unwrapped) for each in getattr(self._vector.unwrapped, "envs", [self._vector])}
+
+    def _environments(self) -> list[gymnasium.Env | VectorEnv]:
+        """Returns what was made, one a lane or a user's vector environment; `_CheckedEnvironment` has no state."""
+        return [self._vector] if self.is_users_vector else [checked.env for checked in self._vector.envs]
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        environments = self._environments()
+        require_keys(self.name, state, ("ended", "environments", *(() if self.is_users_vector else ("observation",))))
+        _check_array(self.name, "ended", state["ended"], self._ended)
+        if not self.is_users_vector:
+            _check_array(self.name, "observation", state["observation"], self._vector._observations)
+        count = len(state["environments"]) if isinstance(state["environments"], list) else None
+        if count != len(environments):
+            raise ValueError(
+                f"{self.name}: the state must be of {len(environments)} environments. Received: environments={count}"
+            )
+        for environment, saved in zip(environments, state["environments"], strict=True):
+            check_environment_state(environment, saved)
 
     def _checked(self, observation: np.ndarray) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():
@@ -275,6 +339,13 @@ def _check_vector(vector: VectorEnv, num_envs: int | None) -> VectorEnv:
     if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         raise ValueError(f"{name}: a vector environment must reset its lanes itself. Received: autoreset_mode={mode}")
     return vector
+
+
+def _check_array(name: str, key: str, saved, own: np.ndarray) -> None:
+    given = f"{saved.dtype}{list(saved.shape)}" if isinstance(saved, np.ndarray) else repr(saved)
+    expected = f"{own.dtype}{list(own.shape)}"
+    if given != expected:
+        raise ValueError(f"{name}: a state of these lanes has `{key}` of {expected}. Received: {key}={given}")
 
 
 def _old_api(environment, what: str) -> TypeError:

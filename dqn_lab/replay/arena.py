@@ -46,7 +46,7 @@ class Arena:
         """Bytes held: all that was ever written to."""
         return len(self._free) * self.chunk_bytes + sum(chunk.touched for chunk in self._chunks.values())
 
-    def put(self, block: bytes) -> tuple[int, int]:
+    def put(self, block: bytes | memoryview) -> tuple[int, int]:
         """Stores a block; returns its chunk's serial number, and where in the chunk it begins."""
         chunk = self._chunks.get(self._newest)
         if chunk is None or chunk.end + len(block) > self.chunk_bytes:

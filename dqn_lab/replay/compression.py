@@ -8,6 +8,7 @@ import lz4.block
 import numpy as np
 
 from dqn_lab.replay.arena import Arena
+from dqn_lab.replay.changes import index_between
 from dqn_lab.replay.saved_arrays import refuse_other_arrays
 
 _LEVEL = 5  # of LZ4's high compression: a third smaller than its fast mode, for 17 microseconds more per frame
@@ -128,14 +129,94 @@ class CompressedFrames:
         for name, array in self._arrays().items():
             array[...] = state[name]
 
+    def get_changes(self, first: np.ndarray, written: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns copies of the observations from position `first` of each lane on, as they are kept.
+
+        Args:
+            first, written: positions that are stored, and rows written to each lane, [num_envs].
+
+        Returns:
+            "block_rows" (); of the B blocks that hold such observations "length" [B] and, one behind the other, their
+            bytes, "compressed" [...]; those of them that are raw too, "recent" [M, *shape].
+        """
+        number, lane = np.divmod(self._complete_blocks(first, written), self.num_envs)  # [B], [B]
+        place = lane, number % self._serial.shape[1]
+        serial, begin, length = (each[place] for each in (self._serial, self._begin, self._length))  # [B] each
+        places = zip(serial.tolist(), begin.tolist(), length.tolist(), strict=True)
+        return {
+            "block_rows": np.array(self.block_rows, np.int64),
+            "length": length,
+            "compressed": np.frombuffer(b"".join(self._arena.get(*each) for each in places), np.uint8),
+            "recent": self.read(self._recent_index(first, written)),
+        }
+
+    def apply_changes(self, changes: dict[str, np.ndarray], first: np.ndarray, written: np.ndarray) -> None:
+        """Takes over what `get_changes` returned for the same positions.
+
+        Raises:
+            ValueError: it is not of such a store.
+            MemoryError: as `on_growth` says; then nothing has changed.
+        """
+        blocks, recent = self._complete_blocks(first, written), self._recent_index(first, written)
+        self._check_changes(changes, len(blocks), len(recent))
+        length = changes["length"].tolist()
+        places = self._put_all(changes["compressed"], length)
+        number, lane = np.divmod(blocks, self.num_envs)  # [B], [B]
+        for each, block, place, size in zip(lane.tolist(), number.tolist(), places, length, strict=True):
+            self._set_place(each, block, *place, size)
+        position, lane = np.divmod(recent, self.num_envs)  # [M], [M]
+        self._recent[lane, position % self.block_rows] = changes["recent"]
+        self._newest[...] = written - 1
+
+    def _complete_blocks(self, first: np.ndarray, written: np.ndarray) -> np.ndarray:
+        """Returns the compressed blocks from that of position `first` on, numbered as rows are. -> [B]"""
+        return index_between(first // self.block_rows, np.maximum(written - 1, 0) // self.block_rows)
+
+    def _recent_index(self, first: np.ndarray, written: np.ndarray) -> np.ndarray:
+        return index_between(np.maximum(first, written - self.block_rows), written)  # [M]
+
+    def _check_changes(self, changes: dict[str, np.ndarray], blocks: int, recent: int) -> None:
+        expected = {
+            "block_rows": np.array(self.block_rows, np.int64),
+            "length": np.empty(blocks, np.int32),
+            "recent": np.empty((recent, *self.shape), self.dtype),
+        }
+        refuse_other_arrays(expected, changes)
+        if changes["block_rows"] != self.block_rows:
+            raise ValueError(f"A block must have {self.block_rows} rows. Received: block_rows={changes['block_rows']}")
+        length = changes["length"]
+        if np.any((length < 1) | (length > self._arena.chunk_bytes)):
+            raise ValueError(
+                f"A block must have 1 to {self._arena.chunk_bytes} bytes. "
+                f"Received: length={length.min()} to {length.max()}"
+            )
+        refuse_other_arrays({"compressed": np.empty(length.sum(), np.uint8)}, changes)
+
+    def _put_all(self, compressed: np.ndarray, length: list[int]) -> list[tuple[int, int]]:
+        """Stores blocks that lie one behind the other, all or none; returns serial number and begin of each."""
+        places, begin, view = [], 0, memoryview(compressed)
+        try:
+            for each in length:
+                places.append(self._arena.put(view[begin : begin + each]))
+                begin += each
+        except MemoryError:
+            for serial, _ in places:
+                self._arena.release(serial)
+            raise
+        return places
+
     def _compress(self, lane: int) -> None:
         """Compresses the block that ends in the lane's newest observation."""
         compressed = lz4.block.compress(self._recent[lane], "high_compression", compression=_LEVEL, store_size=False)
         serial, begin = self._arena.put(compressed)
-        place = lane, self._newest[lane] // self.block_rows % self._serial.shape[1]
+        self._set_place(lane, self._newest[lane] // self.block_rows, serial, begin, len(compressed))
+
+    def _set_place(self, lane: int, number: int, serial: int, begin: int, length: int) -> None:
+        """Notes where a lane's block lies, and releases the one whose place it takes."""
+        place = lane, number % self._serial.shape[1]
         if self._length[place]:
             self._arena.release(int(self._serial[place]))
-        self._serial[place], self._begin[place], self._length[place] = serial, begin, len(compressed)
+        self._serial[place], self._begin[place], self._length[place] = serial, begin, length
 
     def _decompress(self, rows: np.ndarray, missing: np.ndarray, position: np.ndarray, lane: np.ndarray) -> None:
         """Fills in the missing ones of some observations; each of their blocks is decompressed once.

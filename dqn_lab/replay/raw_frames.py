@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dqn_lab.replay.changes import index_between
 from dqn_lab.replay.lazy_memory import lazy_zeros
 from dqn_lab.replay.saved_arrays import refuse_other_arrays
 
@@ -40,3 +41,17 @@ class RawFrames:
         """
         refuse_other_arrays({"frames": self.array}, {"frames": state})
         self.array[...] = state
+
+    def get_changes(self, first: np.ndarray, written: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns copies of the observations from position `first` of each lane on. [num_envs], [num_envs]"""
+        return {"frames": self.read(index_between(first, written))}
+
+    def apply_changes(self, changes: dict[str, np.ndarray], first: np.ndarray, written: np.ndarray) -> None:
+        """Takes over what `get_changes` returned for the same positions.
+
+        Raises:
+            ValueError: it is not of such a store.
+        """
+        index = index_between(first, written)  # [K]
+        refuse_other_arrays({"frames": np.empty((len(index), *self.shape), self.dtype)}, changes)
+        self.append(index, changes["frames"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dqn_lab.replay.changes import first_changed, index_between
 from dqn_lab.replay.compression import CompressedFrames
 from dqn_lab.replay.lazy_memory import lazy_zeros
 from dqn_lab.replay.raw_frames import RawFrames
@@ -19,6 +20,7 @@ _COLUMNS = {
     "age": np.int32,  # rows since the episode's first row; that of an endless episode stays at the most
 }
 _MOST_AGE = np.iinfo(_COLUMNS["age"]).max
+_UNKNOWN_AGE = np.iinfo(_COLUMNS["age"]).min  # of a row that should be stored and was in no changes
 _LANE_STATE = {"written": np.int64, "ending": np.bool_, "final": np.bool_}
 
 
@@ -194,6 +196,58 @@ class FrameRing:
         for name, array in self._arrays().items():
             array[...] = state[name]
 
+    def get_changes(self, since: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Returns copies of all that was stored or changed since `written` was `since`.
+
+        Args:
+            since: `written` at the last checkpoint, [num_envs]; None for everything that is stored.
+
+        Returns:
+            "capacity" (), "since" [num_envs], `written`, `ending` and `final` [num_envs], of K rows the columns [K],
+            and what the store's `get_changes` returns.
+
+        Raises:
+            ValueError: `since` has another shape, or is ahead of `written`.
+        """
+        since = np.zeros_like(self.written) if since is None else np.array(since, np.int64)
+        if since.shape != self.written.shape or np.any((since < 0) | (since > self.written)):
+            raise ValueError(
+                f"Changes are those since an earlier `written` of this ring, now {self.written.tolist()}. "
+                f"Received: since={since.tolist()}"
+            )
+        first = first_changed(since, self.written, self.slots)
+        slot = self.slot(index_between(first, self.written))  # [K]
+        return {
+            "capacity": np.array(self.capacity, np.int64),
+            "since": since,
+            **{name: getattr(self, name).copy() for name in _LANE_STATE},
+            **{name: getattr(self, name)[slot] for name in _COLUMNS},
+            **self.frames.get_changes(first, self.written),
+        }
+
+    def apply_changes(self, changes: dict[str, np.ndarray]) -> None:
+        """Takes changes over, which continue what this ring holds; an empty ring takes any as the first.
+
+        So the oldest ones can be left out once nothing that they hold is stored any more; see `still_needed`. Whether
+        too many were left out only the last changes decide: `check_valid` tells then.
+
+        Raises:
+            ValueError: they are of another kind of ring or store, or others come between.
+            MemoryError: the store has no memory for them; the ring is as it was.
+        """
+        self._check_continues(changes)
+        written = changes["written"]
+        first = first_changed(changes["since"], written, self.slots)
+        slot = self.slot(index_between(first, written))  # [K]
+        refuse_other_arrays({name: np.empty(len(slot), dtype) for name, dtype in _COLUMNS.items()}, changes)
+        self.frames.apply_changes(changes, first, written)  # first, as it may refuse them
+        for name in _COLUMNS:
+            getattr(self, name)[slot] = changes[name]
+        unknown = index_between(np.maximum(written - self.slots, self.written), first)
+        self.age[self.slot(unknown)] = _UNKNOWN_AGE
+        for name in _LANE_STATE:
+            getattr(self, name)[...] = changes[name]
+
     def check_valid(self) -> None:
         """Checks what must hold between the columns.
 
@@ -218,10 +272,27 @@ class FrameRing:
                 f"An observation follows an action, or begins an episode. Received: lanes={np.asarray(lanes).tolist()}"
             )
 
+    def _check_continues(self, changes: dict[str, np.ndarray]) -> None:
+        lanes = {name: getattr(self, name) for name in _LANE_STATE}
+        capacity = np.array(self.capacity, np.int64)
+        refuse_other_arrays({"capacity": capacity, "since": self.written, **lanes}, changes)
+        if changes["capacity"] != capacity:
+            raise ValueError(
+                f"The changes must be of a ring of capacity {capacity}. Received: capacity={changes['capacity']}"
+            )
+        since, written = changes["since"], changes["written"]
+        follows = np.array_equal(since, self.written) or not self.written.any()
+        if not follows or np.any((since < 0) | (since > written)):
+            raise ValueError(
+                "Changes are applied in the order in which they were made, with none left out. Received: "
+                f"since={since.tolist()}, written={written.tolist()}, in a ring of written={self.written.tolist()}"
+            )
+
     def _row_rules(self, positions: np.ndarray, slot: np.ndarray) -> dict[str, bool]:
         age, action, reward = self.age[slot], self.action[slot], self.reward[slot]
         idle = action == NO_ACTION
         return {
+            "no changes with a stored row were left out": not np.any(age == _UNKNOWN_AGE),
             "a row's age is at most its position, and not negative": np.all((age >= 0) & (age <= positions)),
             "an action is 0 or more": np.all(idle | (action >= 0)),
             "a reward is finite": np.all(np.isfinite(reward)),

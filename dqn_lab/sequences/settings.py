@@ -86,7 +86,7 @@ def make_replay(
         )
     raw, columns = FrameRing.bytes_needed(capacity, space.shape, space.dtype)
     frames, make_frames, of_frames = raw, RawFrames, f"{describe_bytes(raw)} of frames"
-    if compression == "lz4":
+    if compression == "lz4" and raw:  # an observation without elements is all there is of it already
         frames = min(raw, capacity * _COMPRESSED_BYTES)
         make_frames = functools.partial(CompressedFrames, on_growth=functools.partial(check_reserve, multiple=num_envs))
         of_frames = f"about {describe_bytes(frames)} of compressed frames (at most {describe_bytes(raw)})"
