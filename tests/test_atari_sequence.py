@@ -1,3 +1,4 @@
+import copy
 import math
 import subprocess
 import sys
@@ -524,3 +525,14 @@ def test_a_replay_that_will_not_fit_by_its_measured_size_is_refused_after_the_fi
 def test_another_compression_is_refused():
     with pytest.raises(ValueError, match="replay_compression.*Received: replay_compression='zip'"):
         breakout(replay_compression="zip")
+
+
+def test_a_new_sequence_of_breakout_goes_on_bit_for_bit():
+    whole, other = breakout(), breakout(seed=5)
+    whole.simulate(190)
+    other.set_state(copy.deepcopy(whole.get_state()))
+    for _ in range(4):
+        whole.simulate(100), other.simulate(100)
+        np.testing.assert_equal(other.get_state(), whole.get_state())
+        np.testing.assert_equal(other[0], whole[0])
+    assert whole.episodes > 0

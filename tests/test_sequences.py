@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
-from sequence_contract import SETTINGS, SequenceContract, hashed, stored
+from sequence_contract import SETTINGS, SequenceContract, everything, hashed, stored
 from worlds import Breaking, Chance, Game, Named, OldStep, StepNumber, names
 
 from dqn_lab.schedules import LinearSchedule
@@ -790,3 +790,55 @@ def test_a_state_with_something_missing_is_refused():
 def test_an_epsilon_that_is_no_probability_is_said_as_such():
     with pytest.raises(TypeError, match="`epsilon` must be a number. Received: epsilon=None"):
         _ = small(lambda: Named((9,)), epsilon=lambda steps: None).epsilon
+
+
+# --- going on from a saved state -----------------------------------------------------------------
+
+
+def cartpole(seed=3, **settings):
+    return EnvironmentSequence(
+        lambda: gymnasium.make("CartPole-v1"),
+        **{"num_envs": 2, "replay_capacity_steps": 300, "replay_min_steps": 40, "updates_per_epoch": 5}
+        | {"epsilon": 0.3, "batch_size": 8, "seed": seed, "policy": hashed}
+        | settings,
+    )
+
+
+@pytest.mark.parametrize("compression", ["lz4", "none"])
+@pytest.mark.parametrize("steps", [40, 41, 97, 400])
+def test_a_new_sequence_goes_on_bit_for_bit(steps, compression):
+    whole = cartpole(replay_compression=compression)
+    whole.simulate(steps)
+    other = cartpole(seed=9, replay_compression=compression)
+    other.set_state(everything(whole))
+    for _ in range(5):
+        for sequence in (whole, other):
+            sequence.simulate(60)
+            sequence.produce_batch(hashed)
+        np.testing.assert_equal(everything(other), everything(whole))
+        np.testing.assert_equal(other[0], whole[0])
+
+
+def _without(key):
+    return lambda state: state["simulation"].pop(key)
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        (_without("steps"), "A simulation's state is .* Received: no steps"),
+        (_without("lanes"), "A simulation's state is .* Received: no lanes"),
+        (lambda state: state["simulation"]["lanes"].pop("ended"), "Received: .*ended"),
+        (lambda state: state["generators"].pop("sampling"), "The generators' states .* Received: sampling: 'sampling'"),
+        (lambda state: state["generators"].update(environment={"a": 1}), "The generators' .* Received: environment: "),
+        (lambda state: state["replay"].pop("action"), "action"),
+    ],
+)
+def test_a_state_with_something_missing_is_refused_and_changes_nothing(damage, text):
+    first, other = cartpole(), cartpole(seed=9)
+    first.simulate(60), other.simulate(80)
+    state, before = everything(first), everything(other)
+    damage(state)
+    with pytest.raises(ValueError, match=text):
+        other.set_state(state)
+    np.testing.assert_equal(everything(other), before)

@@ -244,11 +244,9 @@ class Lanes:
         """Goes on from a state of `get_state`, in lanes that may never have been reset.
 
         Raises:
-            ValueError: it is another kind of lanes' state, or none, or the lanes are inexact.
+            ValueError: as `check_state`.
         """
-        if reason := self.why_inexact():
-            raise ValueError(f"{self.name}: lanes go on from a state exactly or not at all. Received: {reason}")
-        self._check_state(state)
+        self.check_state(state)
         for environment, saved in zip(self._environments(), state["environments"], strict=True):
             set_environment_state(environment, saved)
         if not self.is_users_vector:
@@ -256,6 +254,27 @@ class Lanes:
             self._vector._env_obs = list(state["observation"].copy())
             self._vector._autoreset_envs = state["ended"].copy()
         self._ended = state["ended"].copy()
+
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Refuses what `set_state` cannot take.
+
+        Raises:
+            ValueError: it is another kind of lanes' state, or none, or the lanes are inexact.
+        """
+        if reason := self.why_inexact():
+            raise ValueError(f"{self.name}: lanes go on from a state exactly or not at all. Received: {reason}")
+        environments = self._environments()
+        require_keys(self.name, state, ("ended", "environments", *(() if self.is_users_vector else ("observation",))))
+        _check_array(self.name, "ended", state["ended"], self._ended)
+        if not self.is_users_vector:
+            _check_array(self.name, "observation", state["observation"], self._vector._observations)
+        count = len(state["environments"]) if isinstance(state["environments"], list) else None
+        if count != len(environments):
+            raise ValueError(
+                f"{self.name}: the state must be of {len(environments)} environments. Received: environments={count}"
+            )
+        for environment, saved in zip(environments, state["environments"], strict=True):
+            check_environment_state(environment, saved)
 
     def close(self) -> None:
         """Closes the environments."""
@@ -271,20 +290,6 @@ class Lanes:
     def _environments(self) -> list[gymnasium.Env | VectorEnv]:
         """Returns what was made, one a lane or a user's vector environment; `_CheckedEnvironment` has no state."""
         return [self._vector] if self.is_users_vector else [checked.env for checked in self._vector.envs]
-
-    def _check_state(self, state: dict[str, Any]) -> None:
-        environments = self._environments()
-        require_keys(self.name, state, ("ended", "environments", *(() if self.is_users_vector else ("observation",))))
-        _check_array(self.name, "ended", state["ended"], self._ended)
-        if not self.is_users_vector:
-            _check_array(self.name, "observation", state["observation"], self._vector._observations)
-        count = len(state["environments"]) if isinstance(state["environments"], list) else None
-        if count != len(environments):
-            raise ValueError(
-                f"{self.name}: the state must be of {len(environments)} environments. Received: environments={count}"
-            )
-        for environment, saved in zip(environments, state["environments"], strict=True):
-            check_environment_state(environment, saved)
 
     def _checked(self, observation: np.ndarray) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():

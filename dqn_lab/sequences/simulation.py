@@ -90,18 +90,41 @@ class Simulation:
         self.has_begun = True
 
     def get_state(self) -> dict:
-        """Returns counters and the lanes' accumulators; the environments' own state is not in it."""
-        return {name: getattr(self, name) for name in _COUNTERS} | {
-            name: getattr(self, name).copy() for name in _LANE_STATE
+        """Returns copies of counters, the lanes' accumulators, and the environments' state where that is exact."""
+        exact = self.has_begun and self.lanes.why_inexact() is None
+        return {
+            **{name: getattr(self, name) for name in _COUNTERS},
+            **{name: getattr(self, name).copy() for name in _LANE_STATE},
+            "lanes": self.lanes.get_state() if exact else None,
         }
 
     def set_state(self, state: dict) -> None:
-        """Takes over what `get_state` returned; the environments, which are elsewhere, must begin anew."""
+        """Takes over what `get_state` returned. Environments whose state is not in it must begin anew.
+
+        Raises:
+            ValueError: as `check_state`.
+        """
+        self.check_state(state)
         self.has_begun = False
+        if state["lanes"] is not None:
+            self.lanes.set_state(state["lanes"])
+            self.has_begun = True
         for name in _COUNTERS:
             setattr(self, name, state[name])
         for name in _LANE_STATE:
             setattr(self, name, np.array(state[name]))
+
+    def check_state(self, state: dict) -> None:
+        """Refuses what `set_state` cannot take.
+
+        Raises:
+            ValueError: something is missing, or of other environments.
+        """
+        missing = [name for name in (*_COUNTERS, *_LANE_STATE, "lanes") if name not in state]
+        if missing:
+            raise ValueError(f"A simulation's state is what `get_state` returned. Received: no {', '.join(missing)}")
+        if state["lanes"] is not None:
+            self.lanes.check_state(state["lanes"])
 
     def _refuse_unfinite(self, step: LaneStep) -> None:
         if np.isfinite(step.reward).all():

@@ -291,9 +291,10 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
     # State.
 
     def get_state(self) -> dict:
-        """Returns replay, counts and generators; the environments' own state is not in it.
+        """Returns replay, counts, generators, and the environments' state where that is exact.
 
-        The replay's arrays are the sequence's own, not copies.
+        The replay's arrays are the sequence's own, not copies. Exact are this package's environments, gymnasium's
+        classic control, and others that offer `get_state` and `set_state`; see `environment_state.why_inexact`.
         """
         return {
             "replay": self.replay.ring.get_state(),
@@ -304,21 +305,24 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         }
 
     def set_state(self, state: dict) -> None:
-        """Takes over what `get_state` returned; the next step begins new episodes in all lanes.
+        """Takes over what `get_state` returned, and goes on as that sequence would have.
+
+        Where the environments' state is not in it, the next step begins new episodes in all lanes.
 
         Raises:
             RuntimeError: a fit is running.
-            ValueError: something is missing, or of another shape.
+            ValueError: something is missing, or of another shape or kind; nothing has changed then.
         """
         self._refuse_inside_fit()
         missing = [name for name in self.get_state() if name not in state]
         if missing:
             raise ValueError(f"The state must be what `get_state` returned. Received: no {', '.join(missing)}")
+        generators = _generators_of(state["generators"])
+        self._simulation.check_state(state["simulation"])
         self.replay.ring.set_state(state["replay"])
         self._simulation.set_state(state["simulation"])
-        for name, each in self._generators.items():
-            each.bit_generator.state = state["generators"][name]
-        self.batches = state["batches"]
+        self._generators = generators
+        self.batches = int(state["batches"])
         carried = state["carried"]
         self._carried = None if carried is None else self.get_transitions(carried)
 
@@ -351,3 +355,15 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
 
     def _copied(self, name: str, generator: np.random.Generator | None) -> np.random.Generator:
         return copy.deepcopy(self._generators[name]) if generator is None else generator
+
+
+def _generators_of(states: dict) -> dict[str, np.random.Generator]:
+    generators = {name: np.random.default_rng(0) for name in _GENERATORS}
+    try:
+        for name, each in generators.items():
+            each.bit_generator.state = states[name]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"The generators' states must be what `get_state` returned. Received: {name}: {error}"
+        ) from error
+    return generators
