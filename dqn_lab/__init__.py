@@ -1,6 +1,6 @@
 """Deep Q-learning on Atari and classic control with Keras, on one machine.
 
-The public classes load when they are first asked for, so that `import dqn_lab` stays free of TensorFlow.
+What is public loads when they are first asked for, so that `import dqn_lab` stays free of TensorFlow.
 """
 
 from importlib import import_module
@@ -16,6 +16,7 @@ _HOMES = {
     "Catch": "dqn_lab.environments.catch",
     "LinearSchedule": "dqn_lab.schedules",
     "Run": "dqn_lab.run",
+    "load_agent": "dqn_lab.checkpoint",
 }
 
 __all__ = sorted(_HOMES)

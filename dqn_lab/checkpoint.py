@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from dqn_lab.arguments import require_choice
+
 FORMAT = 1
 AGENT = "agent.keras"
 MANIFEST = "manifest.json"
@@ -60,7 +62,42 @@ def save_agent(path: Path, agent, counters: dict) -> Path:
     return write_checkpoint(path, lambda part: agent.save(part / AGENT), counters)
 
 
-def load_agent(path: Path):
+def load_agent(run_directory: str | Path, which: str = "best"):
+    """Loads a run's agent, for inference or anything else that a Keras model does.
+
+    Args:
+        run_directory: of a run, such as runs/catch-seed0.
+        which: "best" for that of the best evaluation, "latest" for that of the newest checkpoint.
+
+    Returns:
+        The agent: `agent.act(states)`, `agent.q_values(states)`, `agent.network`.
+
+    Raises:
+        ValueError: there is no such save in the directory, or it isn't as it was written.
+
+    Example:
+
+    >>> agent = dqn_lab.load_agent("runs/catch-seed0")
+    >>> agent.act(states)  # [B, ...] -> [B]
+    """
+    require_choice("which", which, ("best", "latest"))
+    directory = Path(run_directory)
+    if not (directory / "config.json").is_file():
+        raise ValueError(f"A run directory has a config.json. Received: run_directory={str(run_directory)!r}")
+    if which == "best":
+        if not (directory / "best" / MANIFEST).is_file():
+            raise ValueError(
+                "No evaluation of this run has been saved as its best; which='latest' loads its newest checkpoint. "
+                f"Received: run_directory={str(run_directory)!r}"
+            )
+        return read_agent(directory / "best")
+    found = complete_checkpoints(directory / "checkpoints")
+    if not found:
+        raise ValueError(f"This run has saved no checkpoint. Received: run_directory={str(run_directory)!r}")
+    return read_agent(found[-1])
+
+
+def read_agent(path: Path):
     """Loads the agent of a checkpoint, optimizer included.
 
     Raises:

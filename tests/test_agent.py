@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 
 from dqn_lab.agents.agent import Agent
 from dqn_lab.agents.dqn import DQN
+from dqn_lab.exploration import epsilon_greedy
 from dqn_lab.models.networks import mlp
 from dqn_lab.sequences.environment import EnvironmentSequence
 
@@ -739,3 +740,25 @@ def test_any_number_may_be_logged(value):
 
     history = small_agent(Plain).fit(cartpole_sequence(updates_per_epoch=2), verbose=0)
     assert history.history["mine"] == [float(value)]
+
+
+# Acting.
+
+
+def test_it_acts_greedily_or_at_random_with_a_generator():
+    agent = small_agent(network=table_network([[1.0, 2.0, 0.0]], [0, 0, 0]))
+    states = np.ones((500, 1), np.float32)
+    assert agent.act(states).tolist() == [1] * 500
+    generator, same = np.random.default_rng(3), np.random.default_rng(3)
+    actions = agent.act(states, 0.5, generator)
+    np.testing.assert_array_equal(actions, epsilon_greedy(agent.act_values(states), 0.5, same))
+    assert set(actions.tolist()) == {0, 1, 2}
+    assert actions.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(0.1, "need a `generator`. Received: epsilon=0.1"), (1.5, "epsilon.* Received: epsilon=1.5")]
+)
+def test_it_refuses_to_explore_without_a_generator_or_with_no_probability(epsilon, text):
+    with pytest.raises(ValueError, match=text):
+        small_agent().act(np.ones((1, 4), np.float32), epsilon)

@@ -15,7 +15,7 @@ from dqn_lab.checkpoint import (
     check_checkpoint,
     complete_checkpoints,
     keep_newest,
-    load_agent,
+    read_agent,
     read_manifest,
     save_agent,
     write_checkpoint,
@@ -136,7 +136,7 @@ def test_an_agent_comes_back_with_its_optimizer(tmp_path):
     agent.compile(optimizer="adam", loss="mse")
     agent.train_on_batch(np.ones((4, 3), "float32"), np.ones((4, 2), "float32"))
     save_agent(tmp_path / "4", agent, {"updates": 1})
-    loaded = load_agent(tmp_path / "4")
+    loaded = read_agent(tmp_path / "4")
     assert int(loaded.optimizer.iterations.numpy()) == 1
     for one, other in zip(agent.weights, loaded.weights, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())

@@ -4,14 +4,17 @@ import json
 import math
 import os
 import re
+import subprocess
+import sys
 
 import keras
+import numpy as np
 import pytest
 import toy_rundef
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from dqn_lab import DQN, EnvironmentSequence, Run
-from dqn_lab.checkpoint import check_checkpoint, load_agent
+from dqn_lab import DQN, EnvironmentSequence, Run, load_agent
+from dqn_lab.checkpoint import check_checkpoint, read_agent
 from dqn_lab.environments.catch import Catch
 from dqn_lab.models.networks import mlp
 
@@ -90,12 +93,46 @@ def test_rows_are_of_complete_epochs_and_checkpoints_of_the_end_too(trained):
 
 
 def test_a_checkpoint_is_the_agent(trained):
-    agent = load_agent(trained["folder"] / "checkpoints" / "180")
+    agent = read_agent(trained["folder"] / "checkpoints" / "180")
     assert isinstance(agent, DQN)
     state = trained["run"].sequence[0]["state"]
     values = trained["run"].agent.q_values(state).numpy()
     assert (agent.q_values(state).numpy() == values).all()
     assert agent.updates == 35
+
+
+_ACTS = """
+import sys
+import numpy as np
+import dqn_lab
+
+folder, which, states = sys.argv[1:]
+agent = dqn_lab.load_agent(folder, which)
+np.save(states.replace("states", which), agent.act(np.load(states)))
+"""
+
+
+def test_a_fresh_process_acts_by_the_best_or_latest_agent_of_a_run(trained, tmp_path):
+    states = np.random.default_rng(0).random((64, *trained["run"].sequence.state_shape), np.float32)
+    np.save(tmp_path / "states.npy", states)
+    saved = {"best": trained["folder"] / "best", "latest": trained["folder"] / "checkpoints" / "180"}
+    for which, checkpoint in saved.items():
+        command = [sys.executable, "-c", _ACTS, str(trained["folder"]), which, str(tmp_path / "states.npy")]
+        subprocess.run(command, check=True, timeout=600)
+        values = read_agent(checkpoint).act_values(states)
+        np.testing.assert_array_equal(np.load(tmp_path / f"{which}.npy"), values.argmax(axis=1))
+
+
+def test_what_has_no_agent_is_told_in_a_line(tmp_path):
+    with pytest.raises(ValueError, match="A run directory has a config.json. Received: run_directory="):
+        load_agent(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="No evaluation .* which='latest' loads its newest checkpoint. Received: "):
+        load_agent(tmp_path)
+    with pytest.raises(ValueError, match="This run has saved no checkpoint. Received: "):
+        load_agent(tmp_path, which="latest")
+    with pytest.raises(ValueError, match="which.*Received: which='newest'"):
+        load_agent(tmp_path, which="newest")
 
 
 def test_a_users_callback_sees_measures_and_evaluation_as_floats(trained):

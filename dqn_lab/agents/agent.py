@@ -13,7 +13,8 @@ import tensorflow as tf
 from dqn_lab.agents.compiled_function import CompiledFunction
 from dqn_lab.agents.gradient_step import UNFINITE, GradientStep
 from dqn_lab.agents.network_checks import check_fits, check_network
-from dqn_lab.arguments import require_integer
+from dqn_lab.arguments import require_fraction, require_integer
+from dqn_lab.exploration import epsilon_greedy
 from dqn_lab.models.networks import network_precision
 
 
@@ -94,6 +95,21 @@ class Agent(keras.Model):
     def act_values(self, states: np.ndarray) -> np.ndarray:
         """Returns action values as an array, for a sequence to act by. [N, ...] -> [N, A]"""
         return self.q_values(states).numpy()  # [N, A]
+
+    def act(self, states: np.ndarray, epsilon: float = 0.0, generator: np.random.Generator | None = None) -> np.ndarray:
+        """Returns epsilon-greedy actions for states. [B, ...] -> [B] int64
+
+        Args:
+            states: as the network takes them.
+            epsilon: odds of a random action.
+            generator: where the randomness comes from; needed where `epsilon` is above 0.
+
+        Raises:
+            ValueError: `epsilon` is no probability, or above 0 without a generator.
+        """
+        if generator is None and require_fraction("epsilon", epsilon) > 0:
+            raise ValueError(f"Random actions need a `generator`. Received: epsilon={epsilon}, generator=None")
+        return epsilon_greedy(self.act_values(states), epsilon, generator or np.random.default_rng(0))  # [B]
 
     def td_errors(self, batch: dict) -> tf.Tensor:
         """Returns target minus prediction of each row of a minibatch's dict. -> [B]"""
