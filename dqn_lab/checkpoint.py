@@ -103,7 +103,8 @@ def read_agent(path: Path):
     Raises:
         ValueError: it is incomplete, or a file isn't the one that was written.
     """
-    check_checkpoint(path)
+    if AGENT not in check_checkpoint(path)["files"]:
+        raise ValueError(f"a checkpoint has an {AGENT}. Received: {path}")
     import keras
 
     import dqn_lab.agents.dqn  # noqa: F401  registers the class that the file names
@@ -121,6 +122,11 @@ def read_manifest(path: Path) -> dict:
         manifest = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"a checkpoint has a {MANIFEST}. Received: {path}") from None
+    except ValueError:  # no text, or no JSON
+        manifest = None
+    kinds = {"format": int, "counters": dict, "files": dict}
+    if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
+        raise ValueError(f"{MANIFEST} isn't the file that was saved. Received: {path}")
     if manifest["format"] > FORMAT:
         raise ValueError(
             f"this version reads checkpoints up to format {FORMAT}. Received: {path} of format {manifest['format']}"

@@ -762,3 +762,15 @@ def test_it_acts_greedily_or_at_random_with_a_generator():
 def test_it_refuses_to_explore_without_a_generator_or_with_no_probability(epsilon, text):
     with pytest.raises(ValueError, match=text):
         small_agent().act(np.ones((1, 4), np.float32), epsilon)
+
+
+@pytest.mark.parametrize("states", [np.ones(4), np.ones((2, 3)), np.float32(1), "x"], ids=["one", "narrow", "0-d", "x"])
+def test_it_refuses_states_of_another_shape_in_a_line(states):
+    with pytest.raises(ValueError, match=r"^States must have shape \[B, 4\]. Received: \("):
+        small_agent().act(states)
+
+
+def test_no_states_need_no_actions_and_a_number_is_no_generator():
+    assert small_agent().act(np.ones((0, 4), np.float32)).shape == (0,)
+    with pytest.raises(TypeError, match="generator"):
+        small_agent().act(np.ones((1, 4), np.float32), 0.5, 0)

@@ -142,3 +142,18 @@ def test_an_agent_comes_back_with_its_optimizer(tmp_path):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     slots = zip(agent.optimizer.variables, loaded.optimizer.variables, strict=True)
     assert all(np.array_equal(one.numpy(), other.numpy()) for one, other in slots)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{}", '{"format": 1}', '{"format": "1", "counters": {}, "files": {}}', "\xff"]
+)
+def test_a_damaged_manifest_is_told_in_a_line(tmp_path, text):
+    (tmp_path / "manifest.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"^manifest.json isn't the file that was saved. Received: "):
+        read_agent(tmp_path)
+
+
+def test_a_checkpoint_without_an_agent_is_told_in_a_line(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"format": 1, "counters": {}, "files": {}}')
+    with pytest.raises(ValueError, match=r"^a checkpoint has an agent.keras. Received: "):
+        read_agent(tmp_path)

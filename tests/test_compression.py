@@ -185,7 +185,7 @@ def test_a_full_chunk_never_changes_and_its_number_never_comes_again():
     frames, generator, seen = empty_one(), np.random.default_rng(0), {}
     for number in range(300):
         frames.append(np.array([2 * number, 2 * number + 1]), noise(generator, 2, (9,), np.uint8))
-        chunks = frames.get_state()["chunks"]
+        chunks = {int(serial): data for serial, data in frames.get_state()["chunks"].items()}
         for serial, data in chunks.items():
             before = seen.setdefault(serial, b"")
             full = serial < max(chunks)
@@ -224,7 +224,7 @@ def test_growth_is_announced_with_what_is_held_before_it_is_allocated(monkeypatc
     for number in range(13):
         frames.append(np.array([number]), noise(generator, 1, (50,), np.uint8))
     assert allocated == [1, 2, 3]
-    block = len(frames.get_state()["chunks"][0])  # of 200 bytes of noise; one fits into a chunk
+    block = len(frames.get_state()["chunks"]["0"])  # of 200 bytes of noise; one fits into a chunk
     assert limit.asked == [(held, 4), (held + block, 8), (held + 2 * block, 12)]
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sequence_contract import SETTINGS, SequenceContract, everything, hashed, stored
 from worlds import Breaking, Chance, Game, Named, OldStep, StepNumber, names
 
+from dqn_lab.saved_state import read_state, write_state
 from dqn_lab.schedules import LinearSchedule
 from dqn_lab.sequences.environment import EnvironmentSequence
 from dqn_lab.sequences.synchronous import SynchronousSequence
@@ -783,7 +784,7 @@ def test_a_policy_that_returns_nan_is_refused():
 
 
 def test_a_state_with_something_missing_is_refused():
-    with pytest.raises(ValueError, match="what `get_state` returned. Received: no replay, simulation"):
+    with pytest.raises(ValueError, match="what `get_state` returned. Received: no identity, replay, simulation"):
         small(lambda: Named((9,))).set_state({})
 
 
@@ -826,6 +827,10 @@ def _without(key):
 @pytest.mark.parametrize(
     ("damage", "text"),
     [
+        (lambda state: state["simulation"].update(steps="x"), "A simulation's state is .* Received: no steps"),
+        (lambda state: state["simulation"].update(reward=None), "A simulation's state is .* Received: no reward"),
+        (lambda state: state.update(simulation=None), "A simulation's state is .* Received: no steps, frames"),
+        (lambda state: state.update(identity="another"), "of the same environments .* Received: identity='another'"),
         (_without("steps"), "A simulation's state is .* Received: no steps"),
         (_without("lanes"), "A simulation's state is .* Received: no lanes"),
         (lambda state: state["simulation"]["lanes"].pop("ended"), "Received: .*ended"),
@@ -842,3 +847,26 @@ def test_a_state_with_something_missing_is_refused_and_changes_nothing(damage, t
     with pytest.raises(ValueError, match=text):
         other.set_state(state)
     np.testing.assert_equal(everything(other), before)
+
+
+def test_a_state_goes_through_files(tmp_path):
+    first, other = cartpole(replay_compression="lz4"), cartpole(seed=9, replay_compression="lz4")
+    first.simulate(200)
+    write_state(tmp_path, "sequence", first.get_state())
+    other.set_state(read_state(tmp_path, "sequence"))
+    first.simulate(100), other.simulate(100)
+    np.testing.assert_equal(everything(other), everything(first))
+
+
+def test_an_environment_that_refuses_its_state_leaves_the_replay_and_begins_anew():
+    first, other = cartpole(), cartpole(seed=9)
+    first.simulate(60), other.simulate(80)
+    state, before = everything(first), everything(other)
+    state["simulation"]["lanes"]["environments"][1]["layers"][-1]["state"]["generator"] = {}
+    with pytest.raises(ValueError):
+        other.set_state(state)
+    after = everything(other)
+    assert after["simulation"].pop("lanes") is None and before["simulation"].pop("lanes") is not None
+    np.testing.assert_equal(after, before)
+    other.simulate(60)
+    other.replay.ring.check_valid()

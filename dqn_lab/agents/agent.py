@@ -105,11 +105,18 @@ class Agent(keras.Model):
             generator: where the randomness comes from; needed where `epsilon` is above 0.
 
         Raises:
-            ValueError: `epsilon` is no probability, or above 0 without a generator.
+            ValueError: `epsilon` is no probability, or above 0 without a generator; or the states have another shape.
+            TypeError: `generator` is no generator.
         """
         if generator is None and require_fraction("epsilon", epsilon) > 0:
             raise ValueError(f"Random actions need a `generator`. Received: epsilon={epsilon}, generator=None")
-        return epsilon_greedy(self.act_values(states), epsilon, generator or np.random.default_rng(0))  # [B]
+        states, shape = np.asarray(states), self.network.input_shape[1:]  # [B, ...]
+        if states.shape[1:] != shape or not states.ndim:
+            raise ValueError(f"States must have shape [B, {', '.join(map(str, shape))}]. Received: {states.shape}")
+        if not len(states):
+            return np.zeros(0, np.int64)  # [0]
+        generator = np.random.default_rng(0) if generator is None else generator  # nothing depends on it then
+        return epsilon_greedy(self.act_values(states), epsilon, generator)  # [B]
 
     def td_errors(self, batch: dict) -> tf.Tensor:
         """Returns target minus prediction of each row of a minibatch's dict. -> [B]"""

@@ -104,11 +104,11 @@ class CompressedFrames:
         return rows.view(self.dtype).reshape(*np.shape(index), *self.shape)
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the arrays themselves, not copies; "chunks" shows the arena's by serial number.
+        """Returns the arrays themselves, not copies; "chunks" shows the arena's by serial number, as text.
 
         The chunk of the highest serial number is still being filled; the others change no more.
         """
-        return {**self._arrays(), "chunks": self._arena.get_state()}
+        return {**self._arrays(), "chunks": {str(serial): data for serial, data in self._arena.get_state().items()}}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Copies what `get_state` shows in.
@@ -119,11 +119,11 @@ class CompressedFrames:
         """
         state = state if isinstance(state, dict) else {}
         refuse_other_arrays(self._arrays(), state)
-        chunks, used = state.get("chunks", {}), state["length"] > 0
+        chunks, used = _by_serial(state.get("chunks")), state["length"] > 0
         serial, which, count = np.unique(state["serial"][used], return_inverse=True, return_counts=True)
         filled = np.array([len(chunks.get(each, ())) for each in serial.tolist()], np.int64)
-        end = state["begin"][used].astype(np.int64) + state["length"][used]
-        if np.any(end > filled[which]):
+        begin = state["begin"][used].astype(np.int64)
+        if np.any((begin < 0) | (begin + state["length"][used] > filled[which])):
             raise ValueError(f"Compressed observations must lie within their chunk. Received: chunks={sorted(chunks)}")
         self._arena.set_state(chunks, dict(zip(serial.tolist(), count.tolist(), strict=True)))
         for name, array in self._arrays().items():
@@ -250,3 +250,10 @@ class CompressedFrames:
     def _announce_growth(self) -> None:
         if self._on_growth is not None:
             self._on_growth(self.nbytes, len(self))
+
+
+def _by_serial(chunks) -> dict[int, np.ndarray]:
+    chunks = chunks if isinstance(chunks, dict) else {}
+    if not all(str(name).isdecimal() and isinstance(data, np.ndarray) for name, data in chunks.items()):
+        raise ValueError(f"Chunks are arrays by serial number. Received: chunks={sorted(map(str, chunks))}")
+    return {int(name): data for name, data in chunks.items()}

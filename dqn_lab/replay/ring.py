@@ -191,10 +191,18 @@ class FrameRing:
         Raises:
             ValueError: an array is missing or has another shape or dtype, or the store refuses its state.
         """
-        refuse_other_arrays(self._arrays(), state)
+        self.check_state(state)
         self.frames.set_state(state.get("frames"))
         for name, array in self._arrays().items():
             array[...] = state[name]
+
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Refuses columns that `set_state` cannot take; the store checks its own part itself, before it changes.
+
+        Raises:
+            ValueError: an array is missing or has another shape or dtype.
+        """
+        refuse_other_arrays(self._arrays(), state if isinstance(state, dict) else {})
 
     def get_changes(self, since: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Returns copies of all that was stored or changed since `written` was `since`.

@@ -102,27 +102,41 @@ class Simulation:
         """Takes over what `get_state` returned. Environments whose state is not in it must begin anew.
 
         Raises:
-            ValueError: as `check_state`.
+            ValueError: as `check_state` and `set_lanes`.
         """
         self.check_state(state)
-        self.has_begun = False
-        if state["lanes"] is not None:
-            self.lanes.set_state(state["lanes"])
-            self.has_begun = True
+        self.set_lanes(state)
+        self.set_counts(state)
+
+    def set_counts(self, state: dict) -> None:
+        """Takes over counters and accumulators, for environments that `set_lanes` has set."""
         for name in _COUNTERS:
             setattr(self, name, state[name])
         for name in _LANE_STATE:
             setattr(self, name, np.array(state[name]))
+        self.has_begun = state["lanes"] is not None
+
+    def set_lanes(self, state: dict) -> None:
+        """Takes over the environments alone. What was running in them is abandoned, also if they refuse it.
+
+        Raises:
+            ValueError: an environment refuses its state.
+        """
+        self.has_begun = False
+        if state["lanes"] is not None:
+            self.lanes.set_state(state["lanes"])
 
     def check_state(self, state: dict) -> None:
         """Refuses what `set_state` cannot take.
 
         Raises:
-            ValueError: something is missing, or of other environments.
+            ValueError: something is missing, of another kind, or of other environments.
         """
-        missing = [name for name in (*_COUNTERS, *_LANE_STATE, "lanes") if name not in state]
-        if missing:
-            raise ValueError(f"A simulation's state is what `get_state` returned. Received: no {', '.join(missing)}")
+        given = state if isinstance(state, dict) else {}
+        own = self.get_state() | {"lanes": given.get("lanes")}
+        wrong = [name for name, value in own.items() if name not in given or not _is_like(given[name], value)]
+        if wrong:
+            raise ValueError(f"A simulation's state is what `get_state` returned. Received: no {', '.join(wrong)}")
         if state["lanes"] is not None:
             self.lanes.check_state(state["lanes"])
 
@@ -169,3 +183,9 @@ class Simulation:
             self.episode_return_sum += float(self.lane_return[ended].sum())
             self.episode_length_sum += int(self.lane_length[ended].sum())
             self.lane_return[ended], self.lane_length[ended] = 0.0, 0
+
+
+def _is_like(given, own) -> bool:
+    if isinstance(own, np.ndarray):
+        return isinstance(given, np.ndarray) and (given.shape, given.dtype) == (own.shape, own.dtype)
+    return isinstance(given, int | float) if isinstance(own, int | float) else True

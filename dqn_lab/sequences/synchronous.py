@@ -297,6 +297,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         classic control, and others that offer `get_state` and `set_state`; see `environment_state.why_inexact`.
         """
         return {
+            "identity": self.get_identity(),
             "replay": self.replay.ring.get_state(),
             "simulation": self._simulation.get_state(),
             "generators": {name: each.bit_generator.state for name, each in self._generators.items()},
@@ -311,16 +312,25 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
 
         Raises:
             RuntimeError: a fit is running.
-            ValueError: something is missing, or of another shape or kind; nothing has changed then.
+            ValueError: something is missing, or of another shape or kind, or another sequence's. Nothing has changed
+                then; or, if an environment refuses what is in its state, no more than that new episodes begin.
         """
         self._refuse_inside_fit()
-        missing = [name for name in self.get_state() if name not in state]
+        given = state if isinstance(state, dict) else {}
+        missing = [name for name in self.get_state() if name not in given]
         if missing:
             raise ValueError(f"The state must be what `get_state` returned. Received: no {', '.join(missing)}")
+        if state["identity"] != self.get_identity():
+            raise ValueError(
+                f"The state must be one of the same environments and states, {self.get_identity()!r}. "
+                f"Received: identity={state['identity']!r}"
+            )
         generators = _generators_of(state["generators"])
         self._simulation.check_state(state["simulation"])
+        self.replay.ring.check_state(state["replay"])
+        self._simulation.set_lanes(state["simulation"])
         self.replay.ring.set_state(state["replay"])
-        self._simulation.set_state(state["simulation"])
+        self._simulation.set_counts(state["simulation"])
         self._generators = generators
         self.batches = int(state["batches"])
         carried = state["carried"]
@@ -362,7 +372,7 @@ def _generators_of(states: dict) -> dict[str, np.random.Generator]:
     try:
         for name, each in generators.items():
             each.bit_generator.state = states[name]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"The generators' states must be what `get_state` returned. Received: {name}: {error}"
         ) from error
