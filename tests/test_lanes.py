@@ -17,7 +17,8 @@ from worlds import (
     names,
 )
 
-from dqn_lab.environments.lanes import Lanes, environment_name
+from dqn_lab.environments.checked_environment import environment_name
+from dqn_lab.environments.lanes import Lanes
 
 NEXT_STEP, SAME_STEP, DISABLED = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
 

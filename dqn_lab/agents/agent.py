@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import numbers
 import time
 from collections.abc import Callable
 
@@ -10,9 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from dqn_lab.agents.checks import check_clip, check_fits, check_logs, check_network
 from dqn_lab.agents.compiled_function import CompiledFunction
 from dqn_lab.agents.gradient_step import UNFINITE, GradientStep
-from dqn_lab.agents.network_checks import check_fits, check_network
 from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.exploration import epsilon_greedy
 from dqn_lab.models.networks import network_precision
@@ -47,7 +46,7 @@ class Agent(keras.Model):
         check_network(network)
         if target_period_updates is not None:
             target_period_updates = require_integer("target_period_updates", target_period_updates, least=1)
-        _check_clip(gradient_clip)
+        check_clip(gradient_clip)
         kwargs.setdefault("dtype", network_precision(network))  # Keras chooses loss scaling by it
         super().__init__(**kwargs)
         self.target_period_updates = target_period_updates
@@ -345,7 +344,7 @@ class Agent(keras.Model):
 
     def _counted_update(self, batch):
         logs = self.train_step(batch)
-        _check_logs(logs)
+        check_logs(logs)
         self.update_count.assign_add(tf.cast(tf.equal(self.unfinite.value, 0), tf.int64))
         if self.target_network is not None:
             due = tf.equal(self.update_count.value % self.target_period_updates, 0)  # []
@@ -369,36 +368,6 @@ class Agent(keras.Model):
 
 def _to_device(batch: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.convert_to_tensor(values) for name, values in batch.items()}
-
-
-def _check_logs(logs) -> None:
-    if not isinstance(logs, dict):
-        raise TypeError(f"`train_step` must return a dict of numbers. Received: {type(logs).__name__}")
-    for name, value in logs.items():
-        if not _is_number(value):
-            shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
-            raise TypeError(
-                f"`train_step` must return a dict of numbers. Received: {name}={type(value).__name__}{shape}"
-            )
-
-
-def _is_number(value) -> bool:
-    if isinstance(value, int | float):
-        return True
-    try:
-        kind = tf.as_dtype(getattr(value, "dtype", type(value)))
-    except TypeError:
-        return False
-    return (kind.is_floating or kind.is_integer or kind.is_bool) and getattr(value, "shape", ()) == ()
-
-
-def _check_clip(gradient_clip) -> None:
-    if gradient_clip is None:
-        return
-    if isinstance(gradient_clip, bool) or not isinstance(gradient_clip, numbers.Real):
-        raise TypeError(f"`gradient_clip` must be a number or None. Received: gradient_clip={gradient_clip!r}")
-    if not gradient_clip > 0:
-        raise ValueError(f"`gradient_clip` must be positive or None. Received: gradient_clip={gradient_clip}")
 
 
 def _scaled(gradients: list, factor) -> list:

@@ -1,6 +1,5 @@
 """The border between a sequence and its environments: spaces, actions, resets, and what the steps bring."""
 
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from dqn_lab.arguments import require_integer
+from dqn_lab.environments.checked_environment import CheckedEnvironment, environment_name
 from dqn_lab.environments.environment_state import (
     check_environment_state,
     get_environment_state,
@@ -45,72 +45,6 @@ class LaneStep:
     acted: np.ndarray
     begun: np.ndarray
     first_observation: np.ndarray
-
-
-class _CheckedEnvironment(gymnasium.Wrapper):
-    """Says in one line what an environment of the old gym API does wrong, and keeps its final observations."""
-
-    def reset(self, *, seed=None, options=None):
-        try:
-            result = self.env.reset(seed=seed, options=options)
-        except TypeError as error:
-            if "seed" in str(error) or "options" in str(error):
-                raise _old_api(self, "its reset() takes no seed and options") from error
-            raise
-        except ValueError as error:
-            if _is_unpacked_by_gymnasium(error):
-                raise _old_api(self, "its reset() returned no (observation, info)") from None
-            raise
-        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-            raise _old_api(self, "its reset() returned no (observation, info)")
-        self._check_observation(result[0])
-        return result
-
-    def step(self, action):
-        try:
-            result = self.env.step(action)
-        except ValueError as error:
-            if _is_unpacked_by_gymnasium(error):
-                raise _old_api(self, "its step() returned another number of values") from None
-            raise
-        if not (isinstance(result, tuple) and len(result) == 5):
-            count = len(result) if isinstance(result, tuple) else 1
-            raise _old_api(self, f"its step() returned {count} value(s)")
-        observation, reward, terminated, truncated, info = result
-        self._check_observation(observation)
-        self._check_flags(terminated, truncated, info)
-        if terminated or truncated:  # an environment may write its next first observation into the same array
-            observation = np.array(observation)
-        return observation, self._as_number(reward), terminated, truncated, info
-
-    def _check_observation(self, observation) -> None:
-        shape = np.shape(observation)
-        if observation is None or shape != self.observation_space.shape:
-            raise ValueError(
-                f"{environment_name(self)}: observations must have the shape of their space, "
-                f"{self.observation_space.shape}. Received: {'None' if observation is None else f'shape={shape}'}"
-            )
-
-    def _check_flags(self, terminated, truncated, info) -> None:
-        for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(flag, bool | np.bool_ | int):
-                raise TypeError(f"{environment_name(self)}: `{name}` must be True or False. Received: {flag!r}")
-        if not isinstance(info, dict):
-            raise TypeError(f"{environment_name(self)}: `info` must be a dict. Received: info={info!r}")
-
-    def _as_number(self, reward) -> float:
-        if isinstance(reward, numbers.Real):
-            return reward
-        array = np.asarray(reward)  # an array of one number is a common slip, and clear
-        if array.size != 1 or array.dtype.kind not in "biuf":
-            raise TypeError(f"{environment_name(self)}: a reward must be one real number. Received: reward={reward!r}")
-        return array.item()
-
-
-def environment_name(environment) -> str:
-    """Returns the registered id of an environment, or its class's name."""
-    spec = getattr(environment, "spec", None)
-    return spec.id if spec is not None else type(environment.unwrapped).__name__
 
 
 class Lanes:
@@ -288,7 +222,7 @@ class Lanes:
         return {id(each.unwrapped) for each in getattr(self._vector.unwrapped, "envs", [self._vector])}
 
     def _environments(self) -> list[gymnasium.Env | VectorEnv]:
-        """Returns what was made, one a lane or a user's vector environment; `_CheckedEnvironment` has no state."""
+        """Returns what was made, one a lane or a user's vector environment; `CheckedEnvironment` has no state."""
         return [self._vector] if self.is_users_vector else [checked.env for checked in self._vector.envs]
 
     def _checked(self, observation: np.ndarray) -> np.ndarray:
@@ -307,7 +241,7 @@ def _join(first, make_environment, num_envs: int, autoreset: AutoresetMode) -> S
             "make_environment must return a new environment at each call; it returned the same one again. "
             f"Received: make_environment={make_environment!r}"
         )
-    makers = [partial(_CheckedEnvironment, environment) for environment in made]
+    makers = [partial(CheckedEnvironment, environment) for environment in made]
     try:
         return SyncVectorEnv(makers, autoreset_mode=autoreset, copy=False)
     except RuntimeError as error:
@@ -351,22 +285,6 @@ def _check_array(name: str, key: str, saved, own: np.ndarray) -> None:
     expected = f"{own.dtype}{list(own.shape)}"
     if given != expected:
         raise ValueError(f"{name}: a state of these lanes has `{key}` of {expected}. Received: {key}={given}")
-
-
-def _old_api(environment, what: str) -> TypeError:
-    return TypeError(
-        f"{environment_name(environment)}: {what}; this is the old gym API. A gymnasium environment is needed: "
-        "reset(seed, options) returns (observation, info), step(action) returns 5 values."
-    )
-
-
-def _is_unpacked_by_gymnasium(error: ValueError) -> bool:
-    """Tells whether one of gymnasium's own wrappers was given more or fewer values than it needs."""
-    traceback = error.__traceback__
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    module = traceback.tb_frame.f_globals.get("__name__", "")
-    return "values to unpack" in str(error) and module.startswith("gymnasium.")
 
 
 def _with_final_observations(observation: np.ndarray, final, ended: np.ndarray) -> np.ndarray:

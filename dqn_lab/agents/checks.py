@@ -1,6 +1,9 @@
-"""Checks that a network is one that an agent can train, and that it fits a sequence."""
+"""What an agent refuses: networks it cannot train, arguments out of range, logs that are no numbers."""
+
+import numbers
 
 import keras
+import tensorflow as tf
 
 
 def check_network(network) -> None:
@@ -59,3 +62,44 @@ def _check_float(network) -> None:
 
 def _shapes(tensors: list) -> list:
     return [tuple(tensor.shape) for tensor in tensors]
+
+
+def check_logs(logs) -> None:
+    """Refuses what a `train_step` returned, unless it is a dict of numbers.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(logs, dict):
+        raise TypeError(f"`train_step` must return a dict of numbers. Received: {type(logs).__name__}")
+    for name, value in logs.items():
+        if not _is_number(value):
+            shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+            raise TypeError(
+                f"`train_step` must return a dict of numbers. Received: {name}={type(value).__name__}{shape}"
+            )
+
+
+def _is_number(value) -> bool:
+    if isinstance(value, int | float):
+        return True
+    try:
+        kind = tf.as_dtype(getattr(value, "dtype", type(value)))
+    except TypeError:
+        return False
+    return (kind.is_floating or kind.is_integer or kind.is_bool) and getattr(value, "shape", ()) == ()
+
+
+def check_clip(gradient_clip) -> None:
+    """Refuses a largest gradient norm that is none.
+
+    Raises:
+        TypeError: it is neither a number nor None.
+        ValueError: it is not above 0.
+    """
+    if gradient_clip is None:
+        return
+    if isinstance(gradient_clip, bool) or not isinstance(gradient_clip, numbers.Real):
+        raise TypeError(f"`gradient_clip` must be a number or None. Received: gradient_clip={gradient_clip!r}")
+    if not gradient_clip > 0:
+        raise ValueError(f"`gradient_clip` must be positive or None. Received: gradient_clip={gradient_clip}")
