@@ -409,13 +409,20 @@ def test_ctrl_c_while_the_environment_is_stepped_passes_and_the_sequence_stays_u
 @pytest.mark.posix
 def test_ctrl_c_while_the_ordered_batch_is_waited_for_passes_and_the_batch_is_carried_on(ctrl_c, monkeypatch):
     take, waiting, interrupted = Feed._take, threading.Event(), threading.Event()
-    before, fitting, pending = worlds.threads(), threading.get_ident(), [signal.SIGINT]
+    before, fitting, pending = worlds.threads(), threading.get_ident(), [KeyboardInterrupt()]
+    signal.signal(signal.SIGINT, lambda *_: interrupt_once())
+
+    def interrupt_once():
+        if pending:
+            raise pending.pop()
 
     def press(world):
         if (world.lane, world.steps) == (0, 7) and pending:  # of the fourth update's batch
             wait_for(waiting)
-            signal.pthread_kill(fitting, pending.pop())
-            wait_for(interrupted)  # so the batch is not there before
+            for _ in range(10 * worlds.GUARD):  # a signal that comes just before the wait does not wake it
+                signal.pthread_kill(fitting, signal.SIGINT)
+                if interrupted.wait(0.1):  # so the batch is not there before
+                    break
 
     def taken(feed):
         try:
