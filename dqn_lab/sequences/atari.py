@@ -36,7 +36,7 @@ class AtariSequence(SynchronousSequence):
             episode's start; never in evaluation.
         repeat_action_probability, noop_max, terminal_on_life_loss, full_action_space, frame_cap,
             evaluation_frame_cap: see `Protocol`; like every argument above that is None, the protocol's value.
-        replay_compression: as `SynchronousSequence`: frames compressed take a fiftieth of the memory or so.
+        replay_compression: as `SynchronousSequence`: frames compressed take a thirtieth of the memory or so.
         **arguments: as `SynchronousSequence`, but for `make_environment`.
 
     Raises:
