@@ -17,6 +17,7 @@ _HOMES = {
     "LinearSchedule": "dqn_lab.schedules",
     "Run": "dqn_lab.run",
     "load_agent": "dqn_lab.checkpoint",
+    "load_run": "dqn_lab.saved_run",
 }
 
 __all__ = sorted(_HOMES)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from dqn_lab.arguments import require_fraction, require_integer
+from dqn_lab.arguments import require_choice, require_fraction, require_integer
+from dqn_lab.initial_weights import load_initial_weights
 from dqn_lab.protocols import Protocol, get_protocol
 from dqn_lab.run import Run
 from dqn_lab.schedules import LinearSchedule
@@ -37,6 +38,11 @@ _DEFAULTS = {
     "initial_states": 1000,
     "initial_states_dir": "runs/initial_states",
     "log_period_updates": 1000,
+    "checkpoint_period_steps": 500_000,
+    "checkpoint_period_minutes": 10.0,
+    "keep": 2,
+    "keep_weights": "none",
+    "initial_weights": None,
     "total_steps": math.inf,
     "total_updates": math.inf,
 }
@@ -44,6 +50,8 @@ _DEFAULTS = {
 # Games played beside each other in evaluation: the scores are the same, the time isn't. A step of
 # classic control costs so little that the call of the network is what counts.
 _LANES, _MANY_LANES = 8, 32
+
+_MOST_ROWS = 64  # of a lane that a state may span where nothing is learnt
 
 # The parts' own names of what a rundef calls otherwise: an error must name what the user can set.
 _RUNDEF_NAMES = {
@@ -116,9 +124,11 @@ class Assembly:
 
         Args:
             sequence: makes the minibatches.
-            network: states -> action values, with its initial weights.
+            network: states -> action values, with its initial weights; `initial_weights` take their place.
         """
         with _rundef_names():
+            if self["initial_weights"] is not None:
+                load_initial_weights(network, self["initial_weights"])  # before they are copied to a target network
             return Run(
                 sequence,
                 self._make_agent(network),
@@ -129,6 +139,7 @@ class Assembly:
                 total_steps=self["total_steps"],
                 total_updates=self["total_updates"],
                 log_period_updates=require_integer("log_period_updates", self["log_period_updates"], least=1),
+                **self._checkpoint_arguments(),
             )
 
     def _choose_protocol(self) -> Protocol:
@@ -160,6 +171,15 @@ class Assembly:
             "train_period_steps n_step gamma feeding seed"
         )
         return {name: self[name] for name in names.split()} | {"epsilon": self.epsilon}
+
+    def _checkpoint_arguments(self) -> dict[str, object]:
+        name, minutes = "checkpoint_period_steps", self["checkpoint_period_minutes"]
+        return {
+            name: None if self[name] is None else require_integer(name, self[name], least=1),
+            "checkpoint_period_minutes": None if minutes is None else _require_minutes(minutes),
+            "keep": require_integer("keep", self["keep"], least=1),
+            "keep_weights": require_choice("keep_weights", self["keep_weights"], ("none", "all")),
+        }
 
     def _make_agent(self, network):
         from dqn_lab.agents.dqn import DQN
@@ -203,6 +223,29 @@ def check_arguments(arguments: dict[str, object]) -> dict[str, object]:
         return arguments  # a run would be refused for it, and so is this
     batch, lanes = arguments.get("batch_size", 32), arguments.get("num_envs", 1)
     return {**arguments, "replay_min_steps": min(fill, 2 * batch + 64 * lanes)}
+
+
+def playing_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    """The same run with a replay of a few rows, on any device and never evaluated, which is what `load_run` builds."""
+    lanes, window = arguments.get("num_envs", 1), arguments.get("n_step", 1)
+    small = {"initial_weights": None, "evaluation_period_epochs": 0, "replay_min_steps": lanes * window}
+    if "replay_min_steps" in arguments:  # otherwise the rundef's own fill must find room
+        small["replay_capacity_steps"] = min(arguments.get("replay_capacity_steps", 0), lanes * (window + _MOST_ROWS))
+    if arguments.get("device") == "gpu":
+        small["device"] = "auto"
+    return {**arguments, **{name: value for name, value in small.items() if name in arguments}}
+
+
+def _require_minutes(minutes: float) -> float:
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)):
+        raise TypeError(
+            f"`checkpoint_period_minutes` must be a number or None. Received: checkpoint_period_minutes={minutes!r}"
+        )
+    if not minutes > 0:
+        raise ValueError(
+            f"`checkpoint_period_minutes` must be above 0 or None. Received: checkpoint_period_minutes={minutes}"
+        )
+    return minutes
 
 
 @contextmanager

@@ -3,12 +3,15 @@
 checkpoints/.123000.part/agent.keras        written and flushed
                          manifest.json      written last
 checkpoints/123000/                         renamed: now it is a checkpoint
+
+One that was there already is `.123000.old` between two renames; if a kill comes just then, `recover` puts it back.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -16,12 +19,14 @@ from pathlib import Path
 
 from dqn_lab.arguments import require_choice
 
-FORMAT = 1
+FORMAT = 2
 AGENT = "agent.keras"
 MANIFEST = "manifest.json"
 
+_logger = logging.getLogger("dqn_lab")
 
-def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: dict) -> Path:
+
+def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: dict, **facts) -> Path:
     """Writes a checkpoint directory beside its place and renames it.
 
     A checkpoint that is already at `path` is replaced only once the new one is complete.
@@ -30,11 +35,12 @@ def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: 
         path: the directory, such as `checkpoints/123000` or `best`.
         write_files: writes its files into the empty directory it is given.
         counters: what the run had counted, such as steps and updates; goes into the manifest.
+        **facts: what else the manifest says, made of what JSON knows.
 
     Raises:
         OSError: what the system says, a full disk for one; `path` is as it was.
     """
-    part = path.with_name(f".{path.name}.part")
+    part = _beside(path)
     _remove(part)
     try:
         part.mkdir(parents=True)
@@ -43,6 +49,7 @@ def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: 
         manifest = {
             "format": FORMAT,
             "counters": counters,
+            **facts,
             "files": {one.relative_to(part).as_posix(): _sha256(one) for one in files},
         }
         for one in files:
@@ -85,16 +92,17 @@ def load_agent(run_directory: str | Path, which: str = "best"):
     if not (directory / "config.json").is_file():
         raise ValueError(f"A run directory has a config.json. Received: run_directory={str(run_directory)!r}")
     if which == "best":
-        if not (directory / "best" / MANIFEST).is_file():
+        best = find_complete(directory / "best")
+        if best is None:
             raise ValueError(
                 "No evaluation of this run has been saved as its best; which='latest' loads its newest checkpoint. "
                 f"Received: run_directory={str(run_directory)!r}"
             )
-        return read_agent(directory / "best")
+        return read_agent(best)
     found = complete_checkpoints(directory / "checkpoints")
     if not found:
         raise ValueError(f"This run has saved no checkpoint. Received: run_directory={str(run_directory)!r}")
-    return read_agent(found[-1])
+    return _read_newest_agent(found)
 
 
 def read_agent(path: Path):
@@ -116,7 +124,7 @@ def read_manifest(path: Path) -> dict:
     """The manifest: `format`, `counters`, and `files` with their sha256.
 
     Raises:
-        ValueError: there is none, or it is of a later format.
+        ValueError: there is none, or it is of another format.
     """
     try:
         manifest = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
@@ -127,9 +135,9 @@ def read_manifest(path: Path) -> dict:
     kinds = {"format": int, "counters": dict, "files": dict}
     if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
         raise ValueError(f"{MANIFEST} isn't the file that was saved. Received: {path}")
-    if manifest["format"] > FORMAT:
+    if manifest["format"] != FORMAT:
         raise ValueError(
-            f"this version reads checkpoints up to format {FORMAT}. Received: {path} of format {manifest['format']}"
+            f"this version reads checkpoints of format {FORMAT}. Received: {path} of format {manifest['format']}"
         )
     return manifest
 
@@ -156,6 +164,40 @@ def complete_checkpoints(directory: Path) -> list[Path]:
     return sorted((one for one in found if (one / MANIFEST).is_file()), key=lambda one: int(one.name))
 
 
+def find_complete(path: Path) -> Path | None:
+    """Returns where a checkpoint is: at `path`, or beside it if a kill came just as it was to be replaced; or None."""
+    return next((one for one in (path, _aside(path)) if (one / MANIFEST).is_file()), None)
+
+
+def recover(path: Path) -> None:
+    """Puts in order what a kill while `path` was being saved has left; nothing complete is lost.
+
+    Raises:
+        OSError: what the system says.
+    """
+    old = _aside(path)
+    if old.is_dir() and not path.exists():
+        old.rename(path)
+    _remove(old)
+    _remove(_beside(path))
+
+
+def recover_all(directory: Path) -> None:
+    """`recover` for all checkpoints of a directory."""
+    leftovers = [*directory.glob(".*.old"), *directory.glob(".*.part")]
+    for name in {one.name[1:].rpartition(".")[0] for one in leftovers}:
+        recover(directory / name)
+
+
+def put_aside(path: Path) -> Path:
+    """Renames a checkpoint that can't be used, so that it counts no more; returns its new place."""
+    number, broken = 1, path.with_name(f"{path.name}.broken")
+    while broken.exists():
+        number += 1
+        broken = path.with_name(f"{path.name}.broken-{number}")
+    return path.rename(broken)
+
+
 def keep_newest(directory: Path, count: int) -> None:
     """Removes all but the newest `count` complete checkpoints, and what a killed save left."""
     for old in complete_checkpoints(directory)[:-count]:
@@ -167,13 +209,35 @@ def keep_newest(directory: Path, count: int) -> None:
 
 
 def _take_place(part: Path, path: Path) -> None:
-    old = path.with_name(f".{path.name}.old")
+    old = _aside(path)
     _remove(old)
     if path.exists():
         path.rename(old)  # a directory can't be renamed onto one that has files
-    part.rename(path)
+    try:
+        part.rename(path)
+    except OSError:
+        if old.exists():
+            old.rename(path)
+        raise
     _flush(path.parent)
     _remove(old)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _read_newest_agent(found: list[Path]):
+    for path in reversed(found[1:]):
+        try:
+            return read_agent(path)
+        except ValueError as error:
+            _logger.warning("%s; an older checkpoint is loaded", error)
+    return read_agent(found[0])
 
 
 def _remove(path: Path) -> None:

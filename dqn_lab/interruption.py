@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 EXIT_CODE = 130  # what a shell reports for a program that Ctrl-C ended
 
+# Who ends processes often tells each of them and then their group: `timeout`, cluster and service managers.
+_ONE_REQUEST_SECONDS = 1.0
 _NAMES = ("SIGINT", "SIGTERM", "SIGBREAK")  # SIGBREAK is Windows's Ctrl-Break
 
 
@@ -22,6 +26,8 @@ class Interruption:
 
         kernel -> C handler -> wakeup fd ---> watcher: 1st -> `requested`;  2nd -> the process ends
                       '------> Python handler, when the main thread gets to it: does nothing
+
+    A SIGTERM less than a second behind the first signal is the same request, told twice.
 
     Outside the main thread, where Python lets no one set handlers, it does nothing.
 
@@ -42,6 +48,7 @@ class Interruption:
         self._on_first = on_first
         self._requested = threading.Event()
         self._handled = 0  # signals that Python's own handler has seen
+        self._first = {"handled": -math.inf, "received": -math.inf}
         self._previous: dict[int, object] = {}
 
     @property
@@ -76,6 +83,8 @@ class Interruption:
         self._previous = {}
 
     def _handle(self, number: int, frame) -> None:
+        if self._is_told_twice(number, "handled"):
+            return
         self._handled += 1
         previous = self._previous.get(number)
         if not self._end_process and self._handled > 1 and callable(previous):
@@ -84,8 +93,15 @@ class Interruption:
     def _watch(self) -> None:
         while received := self._reader.recv(64):
             for number in received:
-                if number in self._previous:
+                if number in self._previous and not self._is_told_twice(number, "received"):
                     self._receive()
+
+    def _is_told_twice(self, number: int, where: str) -> bool:
+        now = time.monotonic()
+        if math.isinf(self._first[where]):
+            self._first[where] = now
+            return False
+        return number == signal.SIGTERM and now - self._first[where] < _ONE_REQUEST_SECONDS
 
     def _receive(self) -> None:
         if not self._requested.is_set():

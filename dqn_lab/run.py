@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
-import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from dqn_lab.continuation import describe_machine, differences, refuse_other_settings, settings, why_inexact
+from dqn_lab.disk import check_disk, held_bytes, run_bytes
 from dqn_lab.interruption import Interruption
-from dqn_lab.run_directory import (
-    FORMAT,
-    RunDirectory,
-    describe_software,
-    git_commit,
-    jsonable,
-)
+from dqn_lab.run_directory import FORMAT, RunDirectory, describe_software, git_commit
+from dqn_lab.totals import Totals, require_above_0
+from dqn_lab.training import Training
 from dqn_lab.transcript import Transcript
 
 
@@ -33,6 +29,10 @@ class Run:
         total_steps: agent steps of the run, the fill included; `math.inf` for no such limit.
         total_updates: gradient steps of the run; the first total that is reached ends it.
         log_period_updates: updates between two TensorBoard points inside an epoch.
+        checkpoint_period_steps: agent steps from one checkpoint to the next; None: minutes alone decide.
+        checkpoint_period_minutes: as well, whichever comes first; None: steps alone decide.
+        keep: how many of the newest checkpoints stay.
+        keep_weights: "all" writes the network's weights at each evaluation; "none".
 
     Raises:
         ValueError: a total isn't above 0.
@@ -55,6 +55,10 @@ class Run:
         total_steps: float = math.inf,
         total_updates: float = math.inf,
         log_period_updates: int = 1000,
+        checkpoint_period_steps: int | None = 500_000,
+        checkpoint_period_minutes: float | None = 10.0,
+        keep: int = 2,
+        keep_weights: str = "none",
     ):
         self.sequence = sequence
         self.agent = agent
@@ -62,9 +66,14 @@ class Run:
         self.arguments = dict(arguments or {})
         self.protocol = protocol
         self.device = device
-        self.total_steps = _above_0("total_steps", total_steps)
-        self.total_updates = _above_0("total_updates", total_updates)
+        self.total_steps = require_above_0("total_steps", total_steps)
+        self.total_updates = require_above_0("total_updates", total_updates)
         self.log_period_updates = log_period_updates
+        self.checkpoint_period_steps, self.checkpoint_period_minutes = (
+            checkpoint_period_steps,
+            checkpoint_period_minutes,
+        )
+        self.keep, self.keep_weights = keep, keep_weights
 
     def train(
         self,
@@ -76,20 +85,22 @@ class Run:
         minutes: float | None = None,
         callbacks: Iterable = (),
         rundef: str = "",
+        rundef_file: str | Path | None = None,
         transcript: Transcript | None = None,
         end_process: bool = False,
     ) -> bool:
-        """Trains until the first total of the run is reached, and saves.
+        """Trains until the first total of the run is reached, and saves; a run that is there is continued.
 
         The first Ctrl-C or SIGTERM ends the run after the update in progress, and saves too.
 
         Args:
-            run_directory: where all files go; made here, and refused if there is a run in it.
-            fresh: put the run that is there aside, under another name.
+            run_directory: where all files go; made here. A run in it must have had the same settings.
+            fresh: put the run that is there aside, under another name, and begin a new one.
             steps, updates: totals in place of the rundef's.
             minutes: a total of minutes.
-            callbacks: Keras callbacks, placed between the evaluation and what writes files.
+            callbacks: Keras callbacks, placed between the evaluation and what writes files. Their state is not saved.
             rundef: name of the rundef, for config.json.
+            rundef_file: its file, for `load_run`.
             transcript: that is in use already; None to print through one of its own.
             end_process: whether a second Ctrl-C or SIGTERM ends the process at once, whatever it is
                 doing, instead of raising KeyboardInterrupt as soon as Python gets to it.
@@ -98,40 +109,52 @@ class Run:
             Whether the run came to its end; False if it was asked to stop.
 
         Raises:
-            FileExistsError: the directory has a run in it.
-            ValueError: a total isn't above 0.
-            OSError: a file can't be written.
+            FileExistsError: a run is going on in the directory.
+            ValueError: a total isn't above 0; the run in the directory has other settings, or no checkpoint that can
+                be used.
+            OSError: a file can't be written, or the disk is too small.
             FloatingPointError: a loss or gradient was not finite.
             KeyboardInterrupt: asked to stop before the first update.
         """
         directory = RunDirectory(run_directory, fresh=fresh)
         directory.check()
         totals = self._totals(steps, updates, minutes)
+        config = self.config(rundef, rundef_file) | {"totals": totals.config()}
+        continues = directory.continues
+        if continues:
+            refuse_other_settings(directory, config["settings"])
         with ExitStack() as stack:
             transcript = transcript or stack.enter_context(Transcript())
             interruption = stack.enter_context(
                 Interruption(end_process=end_process, on_first=lambda: _say_stopping(transcript))
             )
-            fit = _Fit(self, directory, transcript, totals, interruption, rundef)
-            fitted = fit.callbacks(callbacks)
-            for line in (*self.describe(), *_describe_place(directory), totals.describe()):
+            training = Training(
+                self,
+                directory,
+                transcript,
+                totals,
+                interruption,
+                config=config,
+                settings=config["settings"],
+                callbacks=callbacks,
+            )
+            for line in (*self.describe(), *self._describe_saves(directory, totals), totals.describe()):
                 transcript.say(line)
-            self._open(directory, transcript, rundef, totals)
+            _open(directory, transcript, config)
             try:
+                if continues and training.is_finished(counters := training.checkpoints.newest_counters()):
+                    transcript.say(_describe_finished(counters))
+                    return True
+                if continues:
+                    self._continue(training, transcript)
                 self._fill(transcript, interruption)
-                self.agent.fit(
-                    self.sequence,
-                    epochs=totals.epochs,
-                    callbacks=fitted,
-                    verbose=0,
-                    log_period_updates=self.log_period_updates,
-                )
+                training.fit()
             except BaseException as error:
-                fit.rescue(error)
+                training.rescue(error, may_discard=not continues)
                 raise
             finally:
                 directory.release()
-            return fit.conclude()
+            return training.conclude()
 
     def check(self, say: Callable[[str], None] = print) -> None:
         """Prints network, one minibatch, targets, predictions, loss, weight and gradient norms.
@@ -158,13 +181,15 @@ class Run:
             f"network: {network.count_params():,} parameters, {network.dtype_policy.name}",
         ]
 
-    def config(self, rundef: str = "") -> dict:
+    def config(self, rundef: str = "", rundef_file: str | Path | None = None) -> dict:
         """What config.json says of the run."""
         protocol = self.protocol
         return {
             "format": FORMAT,
             "rundef": rundef,
+            "rundef_file": None if rundef_file is None else str(rundef_file),
             "arguments": self.arguments,
+            "settings": settings(rundef, self.arguments, protocol),
             "protocol": None if protocol is None else protocol.to_config(),
             "deviations": {} if protocol is None else protocol.deviations,
             "versions": describe_software(),
@@ -173,19 +198,57 @@ class Run:
             "git_commit": git_commit(),
         }
 
-    def _totals(self, steps, updates, minutes) -> _Totals:
-        return _Totals(
+    def _totals(self, steps, updates, minutes) -> Totals:
+        return Totals(
             self.sequence,
-            _above_0("total_steps", self.total_steps if steps is None else steps),
-            _above_0("total_updates", self.total_updates if updates is None else updates),
-            _above_0("total_minutes", math.inf if minutes is None else minutes),
+            steps=self.total_steps if steps is None else steps,
+            updates=self.total_updates if updates is None else updates,
+            minutes=math.inf if minutes is None else minutes,
         )
 
-    def _open(self, directory: RunDirectory, transcript, rundef: str, totals: _Totals) -> None:
-        put_aside = directory.create(self.config(rundef) | {"totals": totals.config()})
-        transcript.open_log(directory.log)
-        if put_aside is not None:
-            transcript.say(f"the run that was there is now {put_aside}")
+    def _describe_saves(self, directory: RunDirectory, totals: Totals) -> list[str]:
+        reasons = why_inexact(self.sequence)
+        exactly = f"not exact: {'; '.join(reasons)}" if reasons else "exact"
+        periods = {"steps": self.checkpoint_period_steps, "minutes": self.checkpoint_period_minutes}
+        often = " or ".join(f"{period:,g} {name}" for name, period in periods.items() if period is not None)
+        when = f"every {often} and at the end" if often else "at the end"
+        held = held_bytes(directory.checkpoints, directory.replay, directory.best, directory.weights)
+        held = held if directory.continues else 0
+        disk = check_disk(directory.existing_parent(), self._disk_bytes(totals), held)
+        return [
+            f"writes: {directory.path} (config.json, log.txt, progress.csv, TensorBoard events, checkpoints/, replay/, best/)",
+            f"saves: {when}; the same command continues the run ({exactly})",
+            f"disk: {disk}",
+            f"watch: tensorboard --logdir {directory.path}",
+        ]
+
+    def _disk_bytes(self, totals: Totals) -> int:
+        from dqn_lab.sequences.settings import expected_row_bytes
+
+        ring, agent = self.sequence.replay.ring, self.agent
+        steps = self.sequence.replay_min_steps + totals.updates * self.sequence.train_period_steps
+        written = self.keep_weights == "all" and self.evaluation is not None and not math.isinf(totals.updates)
+        return run_bytes(
+            agent=sum(each.numpy().nbytes for each in (*agent.variables, *agent.optimizer.variables)),
+            network=sum(each.numpy().nbytes for each in agent.network.variables),
+            row=expected_row_bytes(ring),
+            rows=min(ring.capacity, steps),
+            keep=self.keep,
+            weights=1 + totals.epochs / self.evaluation.period_epochs if written else 0,
+        )
+
+    def _continue(self, training: Training, transcript) -> None:
+        manifest = training.restore()
+        if manifest is None:
+            transcript.say("the run that is here has no checkpoint yet: it begins anew")
+            return
+        reasons = [] if manifest["lanes"] else ["episodes begin anew"]
+        if changed := differences(manifest.get("machine", {}), describe_machine()):
+            reasons.append(changed)
+        reasons += [one for one in why_inexact(self.sequence) if manifest["lanes"]]
+        exactly = f"not exact: {'; '.join(reasons)}" if reasons else "exactly"
+        counters = manifest["counters"]
+        transcript.say(f"continues at {counters['steps']:,} steps, {counters['updates']:,} updates, {exactly}")
 
     def _fill(self, transcript, interruption: Interruption) -> None:
         from dqn_lab.callbacks.progress import fill_progress
@@ -204,138 +267,19 @@ class Run:
         self.sequence.fill(progress)
 
 
-class _Totals:
-    """The totals of a run, those of steps counted in updates."""
-
-    def __init__(self, sequence, steps: float, updates: float, minutes: float):
-        from dqn_lab.callbacks.limits import updates_for_steps
-
-        self.steps, self.given_updates, self.minutes = steps, updates, minutes
-        self.updates = min(
-            updates,
-            updates_for_steps(steps, sequence.replay_min_steps, sequence.train_period_steps),
-        )
-        finite = not math.isinf(self.updates)
-        self.epochs = math.ceil(self.updates / len(sequence)) if finite else sys.maxsize
-
-    def describe(self) -> str:
-        named = {"updates": self.given_updates, "steps": self.steps, "minutes": self.minutes}
-        words = [f"{total:,} {name}" for name, total in named.items() if not math.isinf(total)]
-        return "ends at: " + (" or ".join(words) or "no limit; Ctrl-C stops and saves")
-
-    def config(self) -> dict[str, float]:
-        return {"steps": self.steps, "updates": self.given_updates, "minutes": self.minutes}
+def _open(directory: RunDirectory, transcript, config: dict) -> None:
+    put_aside = directory.open(config)
+    transcript.open_log(directory.log)
+    if put_aside is not None:
+        transcript.say(f"the run that was there is now {put_aside}")
 
 
-class _Fit:
-    """The callbacks of one fit, and what is said at its end."""
-
-    def __init__(self, run: Run, directory, transcript, totals: _Totals, interruption, rundef: str):
-        from dqn_lab.callbacks.checkpoint import Checkpoint
-        from dqn_lab.callbacks.limits import Limits
-        from dqn_lab.callbacks.metrics import Metrics
-
-        self._run, self._directory, self._transcript = run, directory, transcript
-        self._rundef = rundef
-        self._began = time.perf_counter()
-        self._metrics = Metrics(run.evaluation, minutes=self.minutes)
-        self._checkpoint = Checkpoint(directory.checkpoints, minutes=self.minutes)
-        self._limits = Limits(
-            total_updates=totals.updates,
-            total_minutes=totals.minutes,
-            minutes=self.minutes,
-            stop_requested=lambda: interruption.requested,
-        )
-
-    def minutes(self) -> float:
-        return (time.perf_counter() - self._began) / 60
-
-    def callbacks(self, users: Iterable) -> list:
-        """Measures, then monitors, then what writes: each sees all that those before it added.
-
-        But the epoch is saved before it is evaluated.
-        """
-        from dqn_lab.callbacks.checkpoint import BestCheckpoint
-        from dqn_lab.callbacks.progress import Progress
-        from dqn_lab.callbacks.progress_csv import ProgressCSV
-        from dqn_lab.callbacks.tensorboard import TensorBoardScalars
-
-        run, directory, metrics = self._run, self._directory, self._metrics
-        return [
-            metrics,
-            self._checkpoint,
-            *([] if run.evaluation is None else [run.evaluation]),
-            *users,
-            ProgressCSV(directory.progress, metrics),
-            TensorBoardScalars(
-                directory.path,
-                metrics,
-                log_period_updates=run.log_period_updates,
-                texts=_texts(run, self._rundef),
-            ),
-            Progress(self._transcript, metrics, self._limits),
-            BestCheckpoint(directory.best, metrics, self._checkpoint),
-            self._limits,
-        ]
-
-    def rescue(self, error: BaseException) -> None:
-        """Saves what had been learnt when an error came.
-
-        Where that is nothing the directory is no run any more, so that the same command can be given again: after an
-        error only its log stays, after Ctrl-C nothing.
-        """
-        try:
-            if self._checkpoint.save_if_new():
-                self._transcript.say(f"saved in {self._directory.checkpoints} before ending")
-                return
-        except OSError as failure:
-            self._transcript.say(f"could not be saved: {failure}")
-            return
-        asked = isinstance(error, KeyboardInterrupt)
-        if asked:
-            self._transcript.close_log()
-        self._directory.discard(keep_log=not asked)
-
-    def conclude(self) -> bool:
-        agent, sequence = self._run.agent, self._run.sequence
-        how = "stopped" if self._limits.interrupted else "ended"
-        self._transcript.say(
-            f"{how} after {agent.updates:,} updates, {sequence.steps:,} steps, "
-            f"{sequence.frames:,} frames, {self.minutes():.1f} minutes; "
-            f"saved in {self._directory.checkpoints}"
-        )
-        return not self._limits.interrupted
-
-
-def _describe_place(directory: RunDirectory) -> list[str]:
-    return [
-        f"writes: {directory.path} (config.json, log.txt, progress.csv, TensorBoard events, checkpoints/, best/)",
-        f"watch: tensorboard --logdir {directory.path}",
-    ]
-
-
-def _texts(run: Run, rundef: str) -> dict[str, str]:
-    """Network and configuration, as Markdown that TensorBoard shows."""
-    import json
-
-    lines: list[str] = []
-    run.agent.network.summary(print_fn=lambda line, **_: lines.append(line))
-    config = json.dumps(jsonable(run.config(rundef)), indent=2)
-    return {
-        "network": _verbatim("\n".join(lines)),
-        "config": _verbatim(config),
-    }
-
-
-def _verbatim(text: str) -> str:
-    return "\n".join("    " + line for line in text.splitlines())
+def _describe_finished(counters: dict) -> str:
+    return (
+        f"this run is finished: {counters['updates']:,} updates, {counters['steps']:,} steps, "
+        f"{counters['minutes']:.1f} minutes; a larger --steps, --updates or --minutes extends it, --fresh begins anew"
+    )
 
 
 def _say_stopping(transcript: Transcript) -> None:
     transcript.say("stopping after this update, then saving; once more ends at once")
-
-
-def _above_0(name: str, total: float) -> float:
-    if isinstance(total, bool) or not isinstance(total, (int, float)) or not total > 0:
-        raise ValueError(f"`{name}` must be above 0. Received: {name}={total!r}")
-    return total

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-FORMAT = 1
+FORMAT = 2
 _LOCK = ".lock"
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -23,11 +23,12 @@ _VERSIONED = ("dqn_lab", "tensorflow", "keras", "gymnasium", "ale-py", "numpy")
 class RunDirectory:
     """`runs/<name>/` with `config.json`, whose presence makes a directory a run.
 
-    While a run goes on it holds the lock `.lock` in it, which the system frees however the process ends.
+    A run that is there is continued, or put aside. While a run goes on it holds the lock `.lock` in it, which the
+    system frees however the process ends.
 
     Args:
         path: the directory; it is made by `create`, not before.
-        fresh: whether a run that is there may be put aside.
+        fresh: whether a run that is there is put aside.
     """
 
     def __init__(self, path: str | Path, *, fresh: bool = False):
@@ -63,11 +64,41 @@ class RunDirectory:
         """Whether there is a run in it."""
         return self.config.exists()
 
-    def check(self) -> None:
-        """Says before anything is built whether `create` would be refused.
+    @property
+    def replay(self) -> Path:
+        return self.path / "replay"
+
+    @property
+    def weights(self) -> Path:
+        return self.path / "weights"
+
+    @property
+    def continues(self) -> bool:
+        """Whether `open` goes on with a run that is there."""
+        return self.is_used and not self.fresh
+
+    def read_config(self) -> dict:
+        """Returns what config.json says.
 
         Raises:
-            FileExistsError: there is a run in it and `fresh` wasn't asked for, or a run is going on in it.
+            ValueError: it isn't what a run wrote, or is of another format.
+        """
+        try:
+            config = dict(json.loads(self.config.read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError):
+            config = {}
+        if config.get("format") != FORMAT:
+            raise ValueError(
+                f"a run's config.json is of format {FORMAT}: name another directory with --run-dir, or put what is "
+                f"there aside with --fresh. Received: {self.config} of format {config.get('format', 'unknown')}"
+            )
+        return config
+
+    def check(self) -> None:
+        """Says before anything is built whether `open` would be refused.
+
+        Raises:
+            FileExistsError: a run is going on in it.
             NotADirectoryError: something on the way there is a file.
             PermissionError: it can't be written.
         """
@@ -76,19 +107,18 @@ class RunDirectory:
                 "a run is going on in this directory: stop it, or name another with --run-dir. "
                 f"Received: run_dir={self.path}"
             )
-        if self.is_used and not self.fresh:
-            raise FileExistsError(
-                "this directory has a run in it: name another with --run-dir, or put the run aside "
-                f"with --fresh. Received: run_dir={self.path}"
-            )
-        there = next(one for one in (self.path, *self.path.absolute().parents) if one.exists())
+        there = self.existing_parent()
         if not there.is_dir():
             raise NotADirectoryError(f"a run directory can't be in a file. Received: {self.path}")
         if not os.access(there, os.W_OK | os.X_OK):
             raise PermissionError(f"a run directory must be writable. Received: {self.path}")
 
-    def create(self, config: dict) -> Path | None:
-        """Makes the directory, `config.json` in it last.
+    def existing_parent(self) -> Path:
+        """Returns the directory itself, or the nearest one above it that there is."""
+        return next(one for one in (self.path, *self.path.absolute().parents) if one.exists())
+
+    def open(self, config: dict) -> Path | None:
+        """Makes the directory, or takes over the one that is there; `config.json` is written last.
 
         Returns:
             Where the run that was there has been put, or None.
@@ -97,7 +127,7 @@ class RunDirectory:
             OSError: as `check`, or what the system says; nothing is left half made.
         """
         self.check()
-        put_aside = self._put_aside() if self.is_used else None
+        put_aside = self._put_aside() if self.is_used and self.fresh else None
         made = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -126,7 +156,7 @@ class RunDirectory:
         files = [self.config, self.progress, self.path / _LOCK, *self.path.glob("events.out.tfevents.*")]
         for file in files if keep_log else [*files, self.log]:
             file.unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.best, self.path):
+        for folder in (self.checkpoints, self.best, self.replay, self.weights, self.path):
             with contextlib.suppress(OSError):  # not there, or not empty: somebody else's
                 folder.rmdir()
 

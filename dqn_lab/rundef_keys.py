@@ -60,9 +60,34 @@ COMMON_KEYS: dict[str, tuple[str, str]] = {
     "initial_states": ("states", "held-out initial states whose value is reported; 0: none"),
     "initial_states_dir": ("", "folder they are kept in for every run to share; none: not kept"),
     "log_period_updates": ("updates", "how often TensorBoard gets a point inside an epoch"),
+    "checkpoint_period_steps": ("steps", "from one checkpoint to the next; none: minutes alone decide"),
+    "checkpoint_period_minutes": ("minutes", "as well, whichever comes first; none: steps alone decide"),
+    "keep": ("checkpoints", "how many of the newest stay"),
+    "keep_weights": ("", "all: the network's weights of each evaluation are kept too; none"),
+    "initial_weights": ("", "run directory, .keras or .weights.h5 file that a new run's network starts from; none"),
     "total_steps": ("steps", "length of the run; the first total reached ends it"),
     "total_updates": ("updates", "length of the run; the first total reached ends it"),
 }
+
+# What the same run may be continued with another value of: no update depends on it.
+CHANGEABLE_KEYS = frozenset(
+    {
+        "device",
+        "evaluation_epsilon",
+        "evaluation_period_epochs",
+        "evaluation_episodes",
+        "evaluation_max_steps",
+        "initial_states",
+        "initial_states_dir",
+        "log_period_updates",
+        "checkpoint_period_steps",
+        "checkpoint_period_minutes",
+        "keep",
+        "keep_weights",
+        "total_steps",
+        "total_updates",
+    }
+)
 
 _ARGUMENT = re.compile(r"(\w+):\s+(.*)")
 _UNIT = re.compile(r"(.*?)\s*\[([^\]]+)\]$")
@@ -71,9 +96,13 @@ _UNIT = re.compile(r"(.*?)\s*\[([^\]]+)\]$")
 def described_keys(docstring: str) -> dict[str, tuple[str, str]]:
     """The common keys and, over them, those of a docstring's `Args:`: key -> (unit, line).
 
-    A line `name: text [unit]` describes one; deeper indented lines carry it on.
+    A line `name: text [unit]` describes one; deeper indented lines carry it on. The common keys that a continued run
+    may change are marked.
     """
-    described = dict(COMMON_KEYS)
+    described = {
+        name: (unit, f"{line} (may change in a continued run)" if name in CHANGEABLE_KEYS else line)
+        for name, (unit, line) in COMMON_KEYS.items()
+    }
     for name, text in _arguments(docstring).items():
         unit = _UNIT.fullmatch(text)
         described[name] = (unit[2], unit[1]) if unit else ("", text)

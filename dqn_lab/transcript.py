@@ -65,7 +65,8 @@ class Transcript:
         """Goes on without the log file."""
         with self._lock:
             if self._log is not None:
-                self._log.close()
+                with contextlib.suppress(OSError):  # as in `_write_log`
+                    self._log.close()
                 self._log = None
 
     def say(self, text: str) -> None:
@@ -75,7 +76,7 @@ class Transcript:
     def note(self, text: str) -> None:
         """Writes a line into the log only: a traceback that the terminal is spared."""
         with self._lock:
-            (self._log or self._kept).write(text.rstrip("\n") + "\n")
+            self._write_log(text.rstrip("\n") + "\n")
 
     def show_status(self, text: str, fraction: float) -> None:
         """Draws the status line anew: a bar, filled to a fraction, and a text. Never in the log."""
@@ -118,6 +119,11 @@ class Transcript:
                 self._show(stream, text)
             else:  # above the status line
                 self._live.console.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
+            self._write_log(text)
+
+    def _write_log(self, text: str) -> None:
+        """A run doesn't end because its log finds no room on the disk; what it needs the disk for tells that."""
+        with contextlib.suppress(OSError):
             (self._log or self._kept).write(text)
 
     def _show(self, stream, text: str) -> None:

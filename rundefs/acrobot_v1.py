@@ -14,6 +14,7 @@ Expected: above the threshold of -100 (mean of 100 games) after some 60k steps, 
 """
 
 import math
+from typing import Literal
 
 from dqn_lab.assembly import Assembly
 from dqn_lab.run import Run
@@ -54,6 +55,11 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
+    checkpoint_period_steps: int | None = 500_000,
+    checkpoint_period_minutes: float | None = 10.0,
+    keep: int = 2,
+    keep_weights: Literal["none", "all"] = "none",
+    initial_weights: str | None = None,
     total_steps: int | float = 81_000,  # the fill and 20 epochs of 4k
     total_updates: int | float = math.inf,
 ) -> Run:

@@ -58,6 +58,11 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
+    checkpoint_period_steps: int | None = 500_000,
+    checkpoint_period_minutes: float | None = 10.0,
+    keep: int = 2,
+    keep_weights: Literal["none", "all"] = "none",
+    initial_weights: str | None = None,
     total_steps: int | float = math.inf,
     total_updates: int | float = 200 * 62_500,  # 50M steps after the fill = 200M frames
 ) -> Run:

@@ -13,6 +13,7 @@ Expected: above the threshold of 475 (mean of 100 games) after some 40k steps, i
 """
 
 import math
+from typing import Literal
 
 from dqn_lab.assembly import Assembly
 from dqn_lab.run import Run
@@ -53,6 +54,11 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
+    checkpoint_period_steps: int | None = 500_000,
+    checkpoint_period_minutes: float | None = 10.0,
+    keep: int = 2,
+    keep_weights: Literal["none", "all"] = "none",
+    initial_weights: str | None = None,
     total_steps: int | float = 61_000,  # the fill and 15 epochs of 4k
     total_updates: int | float = math.inf,
 ) -> Run:

@@ -13,6 +13,7 @@ Expected: a mean return of 1.0 (every ball caught, 100 games) after 4,500 to 8,5
 """
 
 import math
+from typing import Literal
 
 from dqn_lab.assembly import Assembly
 from dqn_lab.run import Run
@@ -52,6 +53,11 @@ def run(
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
     log_period_updates: int = 1000,
+    checkpoint_period_steps: int | None = 500_000,
+    checkpoint_period_minutes: float | None = 10.0,
+    keep: int = 2,
+    keep_weights: Literal["none", "all"] = "none",
+    initial_weights: str | None = None,
     total_steps: int | float = 500 + 8 * 2_000,  # the fill and 8 epochs of 2k steps
     total_updates: int | float = math.inf,
 ) -> Run:

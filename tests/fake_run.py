@@ -39,6 +39,7 @@ class FakeAgent:
     def __init__(self):
         self.sequence = FakeSequence()
         self.updates = 0
+        self.losses = []  # of the epoch so far
         self.stop_training = False
 
     def save(self, path):
@@ -52,39 +53,58 @@ class FakeFit:
         callbacks: in their order.
         clock: that the callbacks read.
         games: update number -> (return, length) of a game that ends in it.
+        agent: that has made updates already; None for a new one.
     """
 
-    def __init__(self, callbacks, clock, games=None):
-        self.agent, self.clock = FakeAgent(), clock
+    def __init__(self, callbacks, clock, games=None, agent=None):
+        self.agent, self.clock = agent or FakeAgent(), clock
         self.callbacks, self.games = callbacks, games or {}
         self.logs = []  # of each epoch, as the last callback left them
         for callback in callbacks:
             callback.set_model(self.agent)
 
-    def run(self, epochs, losses=None):
+    def run(self, epochs, losses=None, initial_epoch=0, epoch_updates=EPOCH):
+        """As `Agent.fit`; with fewer updates an epoch they are the last ones of an epoch broken off."""
+        self.agent.stop_training = False
         self._all("on_train_begin")
-        for epoch in range(epochs):
-            self._epoch(epoch, losses)
+        for epoch in range(initial_epoch, epochs):
+            self._epoch(epoch, losses, epoch_updates)
             if self.agent.stop_training:
                 break
         self._all("on_train_end")
         return self.logs
 
-    def _epoch(self, epoch, losses):
-        sequence = self.agent.sequence
-        sequence.epoch_complete = False
+    def finish_epoch(self, epoch):
+        """As `Agent.finish_epoch`."""
+        self.agent.sequence.epoch_complete = True
+        self._all("on_train_begin")
         self._all("on_epoch_begin", epoch)
-        seen = []
-        for batch in range(EPOCH):
+        self._end(epoch)
+        self._all("on_train_end")
+
+    def _epoch(self, epoch, losses, updates):
+        agent = self.agent
+        agent.sequence.epoch_complete = False
+        if updates == EPOCH:
+            agent.losses = []
+        self._all("on_epoch_begin", epoch)
+        for batch in range(updates):
+            self._all("on_train_batch_begin", batch)
             self._update()
-            seen.append(losses[self.agent.updates - 1] if losses else 0.5)
-            sequence.epoch_complete = batch + 1 == EPOCH
-            self._all("on_train_batch_end", batch, {"loss": math.fsum(seen) / len(seen)})
-            if self.agent.stop_training:
+            agent.losses.append(losses[agent.updates - 1] if losses else 0.5)
+            agent.sequence.epoch_complete = batch + 1 == updates
+            self._all("on_train_batch_end", batch, {"loss": self._loss()})
+            if agent.stop_training:
                 break
-        logs = {"loss": math.fsum(seen) / len(seen), "q_mean": 2.0}
+        self._end(epoch)
+
+    def _end(self, epoch):
+        logs = {"loss": self._loss(), "q_mean": 2.0}
         self._all("on_epoch_end", epoch, logs)
         self.logs.append(logs)
+
+    def _loss(self):
+        return math.fsum(self.agent.losses) / len(self.agent.losses)
 
     def _update(self):
         agent, sequence = self.agent, self.agent.sequence
@@ -134,3 +154,10 @@ class FakeEvaluation(FakeCallback):
                 if self.clock is not None:
                     self.clock.now += 1000.0
         logs.update(self.last)
+
+    def get_state(self):
+        return {"scores": list(self.scores), "complete_epochs": self.complete_epochs, "last": dict(self.last)}
+
+    def set_state(self, state):
+        self.scores, self.complete_epochs = list(state["scores"]), state["complete_epochs"]
+        self.last = dict(state["last"])

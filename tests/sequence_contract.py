@@ -24,8 +24,8 @@ def hashed(features):
 
 
 def everything(sequence):
-    """Returns a copy of all that a step or a draw would change."""
-    return copy.deepcopy(sequence.get_state())
+    """Returns a copy of all that a step or a draw would change; the seconds, which no seed decides, are zero."""
+    return copy.deepcopy(sequence.get_state() | {"seconds": dict.fromkeys(sequence.seconds, 0.0)})
 
 
 def stored(sequence):

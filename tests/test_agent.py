@@ -774,3 +774,42 @@ def test_no_states_need_no_actions_and_a_number_is_no_generator():
     assert small_agent().act(np.ones((0, 4), np.float32)).shape == (0,)
     with pytest.raises(TypeError, match="generator"):
         small_agent().act(np.ones((1, 4), np.float32), 0.5, 0)
+
+
+# Figures between two fits, and where it went wrong.
+
+
+class _LastLoss(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append(logs["loss"])
+
+
+def test_figures_are_read_as_often_however_the_epochs_are_shared_out_between_fits():
+    tapes = []
+    for fits in ([3], [1, 2]):
+        sequence, tape = cartpole_sequence(updates_per_epoch=7), _LastLoss()
+        agent = DQN(mlp((4,), 2, hidden=(4,), seed=1), target_period_updates=None)
+        agent.compile("sgd")
+        for epochs in fits:
+            agent.fit(sequence, epochs=epochs, verbose=0, log_period_updates=3, callbacks=[tape])
+        tapes.append(tape.seen)
+    assert tapes[0] == tapes[1]
+    assert len(set(tapes[0])) == 10  # of updates 1, 3, 6, 7, 9, 12, 14, 15, 18 and 21
+
+
+def test_an_update_that_is_not_finite_is_told_with_its_step():
+    sequence = cartpole_sequence(replay_min_steps=40, train_period_steps=4)
+    agent = DQN(mlp((4,), 2, hidden=(4,)), target_period_updates=None)
+    agent.compile("sgd")
+    agent.fit(sequence, verbose=0)
+    agent.unfinite.assign(1)
+    with pytest.raises(FloatingPointError) as raised:
+        agent.check_finite()
+    assert str(raised.value) == (
+        "The loss of update 11 is not finite; the update was not made. It was due at step 84. A lower learning rate, "
+        "a gradient clip or clipped rewards may help."
+    )

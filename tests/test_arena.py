@@ -121,3 +121,14 @@ def test_a_restore_that_finds_no_memory_leaves_all_as_it_was():
     with pytest.raises(MemoryError):
         copy.set_state(arena.get_state(), {0: 1, 1: 1})
     assert chunks(copy) == {0: b"xy"}
+
+
+def test_a_cleared_arena_has_given_its_memory_back_and_takes_no_serial_number_again():
+    growth = Growth()
+    arena = Arena(10, growth)
+    for _ in range(3):
+        serial, _ = arena.put(b"12345678")
+    arena.clear()
+    assert (arena.nbytes, arena.get_state()) == (0, {})
+    assert arena.put(b"abc") == (serial + 1, 0)
+    assert bytes(arena.get(serial + 1, 0, 3)) == b"abc"

@@ -5,7 +5,7 @@ import math
 import pytest
 import toy_rundef
 
-from dqn_lab.assembly import Assembly, check_arguments
+from dqn_lab.assembly import Assembly, check_arguments, playing_arguments
 
 ATARI = {
     "game": "pong",
@@ -89,6 +89,15 @@ def test_a_run_records_the_rules_its_scores_are_under(game, protocol, sticky):
         ({"initial_states": -1}, "`initial_states` .* Received: initial_states=-1"),
         ({"evaluation_period_epochs": -1}, "Received: evaluation_period_epochs=-1"),
         ({"log_period_updates": 0}, "`log_period_updates` .* Received: log_period_updates=0"),
+        ({"checkpoint_period_steps": 0}, "`checkpoint_period_steps` .* Received: checkpoint_period_steps=0"),
+        (
+            {"checkpoint_period_minutes": 0},
+            "`checkpoint_period_minutes` must be above 0 or None. Received: checkpoint_period_minutes=0",
+        ),
+        ({"checkpoint_period_minutes": math.nan}, "Received: checkpoint_period_minutes=nan"),
+        ({"keep": 0}, "`keep` must be at least 1. Received: keep=0"),
+        ({"keep_weights": "best"}, "`keep_weights` must be one of none, all. Received: keep_weights='best'"),
+        ({"initial_weights": "runs/none"}, "`initial_weights` can't be read: .* Received: initial_weights='runs/none'"),
         ({"protocol": "nature"}, "did you mean 'nature-2015'"),
         ({"protocol": "dopamine", "evaluation_epsilon": 2.0}, "Received: evaluation_epsilon=2.0"),
         ({"num_envs": 3}, "Received: num_envs=3, train_period_steps=4"),
@@ -108,6 +117,35 @@ def test_a_wrong_argument_is_refused_by_the_name_the_user_gave(given, rule):
 def test_an_argument_of_the_wrong_type_stays_a_type_error():
     with pytest.raises(TypeError, match="`evaluation_episodes` must be a number. Received: "):
         toy_rundef.run(evaluation_episodes="many")
+    with pytest.raises(TypeError, match="`checkpoint_period_minutes` must be a number or None. Received: .*='often'"):
+        toy_rundef.run(checkpoint_period_minutes="often")
+    with pytest.raises(TypeError, match="`checkpoint_period_minutes` must be .*=True"):
+        toy_rundef.run(checkpoint_period_minutes=True)
+    with pytest.raises(TypeError, match="`checkpoint_period_steps` must be an integer. Received: .*=0.5"):
+        toy_rundef.run(checkpoint_period_steps=0.5)
+
+
+def checkpoints_of(run):
+    return run.checkpoint_period_steps, run.checkpoint_period_minutes, run.keep, run.keep_weights
+
+
+def test_a_run_is_told_when_to_save_and_what_to_keep():
+    given = {"checkpoint_period_steps": 70, "checkpoint_period_minutes": 0.5, "keep": 5, "keep_weights": "all"}
+    assert checkpoints_of(toy_rundef.run(**given)) == (70, 0.5, 5, "all")
+    never = {"checkpoint_period_steps": None, "checkpoint_period_minutes": None}
+    assert checkpoints_of(toy_rundef.run(**never)) == (None, None, 2, "none")
+
+
+def test_a_rundef_without_these_keys_saves_by_the_defaults():
+    from dqn_lab.environments.catch import Catch
+    from dqn_lab.models.networks import mlp
+
+    names = {"checkpoint_period_steps", "checkpoint_period_minutes", "keep", "keep_weights", "initial_weights"}
+    kept = {name: value for name, value in toy_rundef.run.__kwdefaults__.items() if name not in names}
+    assembly = Assembly(kept)
+    sequence = assembly.environment_sequence(Catch)
+    run = assembly.run(sequence, mlp(sequence.state_shape, sequence.num_actions, hidden=(8,)))
+    assert checkpoints_of(run) == (500_000, 10.0, 2, "none")
 
 
 def test_a_check_fills_only_a_few_batches():
@@ -115,3 +153,35 @@ def test_a_check_fills_only_a_few_batches():
     assert check_arguments(arguments) == arguments | {"replay_min_steps": 2 * 32 + 64 * 4}
     assert check_arguments({"replay_min_steps": 40}) == {"replay_min_steps": 40}
     assert check_arguments({"seed": 1}) == {"seed": 1}
+
+
+def test_what_only_plays_needs_no_replay_no_gpu_no_evaluation_and_no_other_weights():
+    arguments = {
+        "game": "pong",
+        "num_envs": 4,
+        "n_step": 3,
+        "replay_capacity_steps": 1_000_000,
+        "replay_min_steps": 50_000,
+        "evaluation_period_epochs": 5,
+        "initial_weights": "given.keras",
+        "device": "gpu",
+    }
+    small = playing_arguments(arguments)
+    assert small == {
+        "game": "pong",
+        "num_envs": 4,
+        "n_step": 3,
+        "replay_capacity_steps": 4 * (3 + 64),
+        "replay_min_steps": 4 * 3,
+        "evaluation_period_epochs": 0,
+        "initial_weights": None,
+        "device": "auto",
+    }
+    assert playing_arguments({"device": "cpu", "seed": 3}) == {"device": "cpu", "seed": 3}
+
+
+def test_a_replay_that_is_small_already_or_whose_fill_is_the_rundefs_own_stays():
+    assert playing_arguments({"replay_capacity_steps": 1_000}) == {"replay_capacity_steps": 1_000}
+    assert playing_arguments({"replay_min_steps": 90}) == {"replay_min_steps": 1}
+    small = {"replay_capacity_steps": 8, "replay_min_steps": 2, "num_envs": 2}
+    assert playing_arguments(small) == small

@@ -10,6 +10,8 @@ import pytest
 from scripted_twin import ScriptedTwin
 
 from dqn_lab.callbacks.evaluation import Evaluation
+from dqn_lab.evaluation import NO_RESULT
+from dqn_lab.saved_state import read_state, write_state
 
 INF = math.inf
 LIMITS = {"num_episodes": 1, "num_max_iter": INF}
@@ -316,7 +318,46 @@ def test_a_continued_run_carries_the_last_evaluation_and_the_count_on():
     agent.fit(1, [continued, tape])
     assert [each["eval_return_mean"] for each in tape.logs] == [1, 1, 1, 7]
     assert tape.logs[3]["baseline_untrained_return_mean"] == -25.0
-    assert len(constructor.made[0].policies) == 2  # the random one and the agent's
+    assert [is_agents(policy) for policy in constructor.made[0].policies] == [True]  # no baseline is played again
+    assert tape.logs[3]["initial_state_value"] == tape.logs[0]["initial_state_value"]
+
+
+@pytest.mark.parametrize("changed", [{"num_episodes": 2}, {"num_max_iter": 50}, {"epsilon": 0.1}])
+def test_a_continued_run_with_other_limits_plays_its_baselines_anew(changed):
+    first = make_evaluation(Scripted([1.0]))
+    StubAgent().fit(1, [first])
+    constructor = Scripted([7.0])
+    arguments = LIMITS | {"epsilon": 0.05, "num_initial_states": 5, "init_state_dir": None} | changed
+    continued = Evaluation(constructor, **arguments)
+    continued.set_state(first.get_state())
+    StubAgent().fit(1, [continued])
+    assert len(constructor.made[0].policies) == 3  # the random one, the untrained network, the agent's
+
+
+def test_a_continued_runs_states_are_read_from_the_file(tmp_path):
+    first = make_evaluation(Scripted([1.0]), init_state_dir=tmp_path)
+    StubAgent().fit(1, [first])
+    constructor = Scripted([7.0])
+    continued = make_evaluation(constructor, init_state_dir=tmp_path)
+    continued.set_state(first.get_state())
+    StubAgent().fit(1, [continued])
+    assert constructor.made[0].restarts == []
+    assert len(constructor.made[0].policies) == 1
+
+
+def test_its_state_can_be_saved_whatever_came_of_the_evaluation(tmp_path):
+    first = make_evaluation(Scripted([1.0]), num_episodes=INF, num_max_iter=2)  # no episode ends in 2 steps
+    before = first.get_state()
+    StubAgent().fit(1, [first])
+    second = make_evaluation(Scripted([1.0]), num_episodes=INF, num_max_iter=90)
+    StubAgent().fit(1, [second])
+    for state, result in ((before, NO_RESULT), (first.get_state(), first.result), (second.get_state(), second.result)):
+        write_state(tmp_path, "state", state)
+        continued = make_evaluation(Scripted([1.0]), num_episodes=INF, num_max_iter=2)
+        continued.set_state(read_state(tmp_path, "state"))
+        assert continued.result == result
+        assert continued.get_state()["logs"] == state["logs"]
+    assert second.result.episodes == 30
 
 
 def test_it_refuses_a_model_that_is_no_agent():

@@ -54,6 +54,24 @@ def test_a_request_during_the_evaluation_needs_no_further_update():
     assert limits.interrupted
 
 
+def test_minutes_that_end_during_the_evaluation_need_no_further_update():
+    evaluation = FakeEvaluation([1.0] * 5)
+    evaluation.clock = clock = FakeClock()  # 1,000 s each
+    updates, limits = run(clock, others=[evaluation], total_minutes=10)
+    assert updates == 4
+    assert not limits.interrupted
+
+
+def test_an_epochs_end_that_is_made_up_for_ends_the_run_at_its_total():
+    clock = FakeClock()
+    limits = Limits(total_updates=4, minutes=clock.minutes)
+    fit = FakeFit([limits], clock)
+    fit.agent.updates = 4
+    fit.agent.losses = [0.5]
+    fit.finish_epoch(0)
+    assert fit.agent.stop_training
+
+
 def test_a_run_that_ends_by_itself_was_not_interrupted():
     assert not run(total_updates=3)[1].interrupted
 

@@ -139,6 +139,79 @@ def test_a_reading_is_of_one_moment():
     assert Reading.of(fit.agent, clock).seconds["update"] == 2.0
 
 
+def test_a_meters_state_goes_on_in_another_process():
+    clock = FakeClock()
+    fit = FakeFit([], clock, games={5: (6.0, 8), 6: (4.0, 2)})
+    fit.run(1)
+    meter = Meter(fit.agent, clock)
+    fit.run(2, initial_epoch=1, epoch_updates=1)
+    state = meter.get_state()
+    other = FakeFit([], FakeClock(), games={6: (4.0, 2)}, agent=fit.agent)
+    other.clock.now = 77.0
+    gone_on = Meter(other.agent, other.clock)
+    gone_on.set_state(state)
+    other.clock.now += 50.0
+    gone_on.restart_clock()  # leaves these 50 out, not the second before
+    other.run(2, initial_epoch=1, epoch_updates=3)
+    figures = gone_on.measure()
+    assert (figures["updates_per_second"], figures["time_update"]) == (1.0, 0.5)
+    assert figures["train_return_mean"] == 5.0
+    other.clock.now += 50.0
+    gone_on.restart_clock()
+    other.run(3, initial_epoch=2)
+    assert gone_on.measure()["updates_per_second"] == 1.0
+
+
+def test_a_restored_state_survives_the_fits_beginning_and_is_what_is_saved_before_it():
+    clock = FakeClock()
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    assert metrics.get_state()["meter"] is None  # nothing measured yet
+    fit = FakeFit([metrics], clock, games={1: (8.0, 9)})
+    fit.run(1)
+    fit.run(2, initial_epoch=1, epoch_updates=3)  # ends an epoch, for all it knows
+    state = metrics.get_state()
+    anew = Metrics(minutes=clock.minutes, clock=clock)
+    anew.set_state(state)
+    assert anew.get_state() == state
+    assert anew.train_return_mean == 8.0
+
+
+def test_an_epoch_made_by_two_fits_has_the_figures_of_both_without_the_time_between():
+    class Stop(FakeCallback):
+        def on_train_batch_end(self, batch, logs):
+            self.model.stop_training = self.model.updates == 6
+
+    clock = FakeClock()
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    fit = FakeFit([metrics, Stop()], clock, games={5: (10.0, 20), 8: (20.0, 30)})
+    fit.run(2)
+    clock.now += 1000.0
+    fit.run(2, initial_epoch=1, epoch_updates=2)
+    fit.run(3, initial_epoch=2)
+    epochs = [one for one in fit.logs if one["updates"] > 4]
+    assert [(one["updates"], one["updates_per_second"], one["epochs"]) for one in epochs] == [
+        (8.0, 1.0, 2.0),
+        (12.0, 1.0, 3.0),
+    ]
+    assert epochs[0]["train_return_mean"] == 15.0
+
+
+def test_after_a_fit_that_raised_the_figures_begin_with_the_next():
+    class Raise(FakeCallback):
+        def on_train_batch_end(self, batch, logs):
+            if self.model.updates == 6:
+                raise ValueError("boom")
+
+    clock = FakeClock()
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    fit = FakeFit([metrics, Raise()], clock)
+    fit.run(1)
+    with pytest.raises(ValueError, match="boom"):
+        fit.run(1)
+    clock.now += 1000.0
+    assert fit.run(1)[-1]["updates_per_second"] == 1.0
+
+
 def test_the_columns_are_the_fixed_ones_in_their_order():
     assert ", ".join(one.key for one in COLUMNS) == (
         "steps, frames, updates, epochs, episodes, minutes, steps_per_second, updates_per_second, "

@@ -68,6 +68,33 @@ def test_an_epoch_that_was_broken_off_has_a_line_that_says_so():
     assert "loss 0.5" in part and "return" not in part  # no game had ended
 
 
+def test_the_rate_of_an_epoch_in_its_course_is_its_own():
+    assert "124 steps, 496 frames, 4 steps/s" in run(3, total_updates=6).lines[1]
+
+
+def test_a_continued_run_shows_the_last_training_return_and_the_epochs_number():
+    clock, transcript = FakeClock(), FakeTranscript(interactive=False)
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    metrics.set_state({"meter": None, "logs": {"train_return_mean": 12.0, "train_length_mean": 9.0}})
+    limits = Limits(total_updates=20, minutes=clock.minutes)
+    progress = Progress(transcript, metrics, limits, clock=clock)
+    FakeFit([metrics, progress, limits], clock).run(5, initial_epoch=4)
+    (line,) = transcript.lines
+    assert line.startswith("epoch 5: 4 updates")
+    assert line.endswith("training return 12, 16 s left")
+
+
+def test_the_time_left_is_told_by_all_fits_of_a_process():
+    clock, transcript = FakeClock(), FakeTranscript(interactive=False)
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    limits = Limits(total_updates=12, minutes=clock.minutes)
+    fit = FakeFit([metrics, Progress(transcript, metrics, limits, clock=clock), limits], clock)
+    fit.run(1)
+    clock.now += 4.0
+    fit.run(2, initial_epoch=1)
+    assert [line.split(", ")[-1] for line in transcript.lines] == ["8 s left", "6 s left"]
+
+
 def test_a_run_without_totals_says_nothing_of_the_time_left():
     assert "left" not in run(1, total_updates=float("inf")).lines[0]
 

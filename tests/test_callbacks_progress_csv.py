@@ -49,6 +49,15 @@ def test_an_existing_file_gets_no_second_header(tmp_path):
     assert [row["updates"] for row in rows] == ["4", "4"]
 
 
+def test_a_row_has_the_epochs_number_in_the_run(tmp_path):
+    clock = FakeClock()
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    path = tmp_path / "progress.csv"
+    FakeFit([metrics, ProgressCSV(path, metrics)], clock).run(7, initial_epoch=5)
+    with open(path, newline="", encoding="utf-8") as file:
+        assert [row["epochs"] for row in csv.DictReader(file)] == ["6", "7"]
+
+
 def test_nothing_but_whole_rows_is_ever_in_the_file(tmp_path):
     path, seen = tmp_path / "progress.csv", []
 

@@ -3,7 +3,8 @@
 import math
 
 import pytest
-from fake_run import FakeClock, FakeEvaluation, FakeFit
+import tensorflow as tf
+from fake_run import FakeCallback, FakeClock, FakeEvaluation, FakeFit
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from dqn_lab.callbacks.limits import Limits
@@ -77,6 +78,36 @@ def test_network_and_configuration_are_shown_as_text(tmp_path):
     assert events.Tensors("network")[0].step == 100
 
 
+def test_texts_are_written_by_the_first_fit_alone(tmp_path):
+    clock = FakeClock()
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    fit = FakeFit([metrics, TensorBoardScalars(tmp_path, metrics, texts={"config": "seed 1"}, clock=clock)], clock)
+    fit.run(1)
+    fit.run(2, initial_epoch=1)
+    assert [one.step for one in read(tmp_path).Tensors("config")] == [100]
+
+
+def test_in_the_rest_of_an_epoch_its_last_update_is_the_epochs_point(tmp_path):
+    clock = FakeClock()
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    scalars = TensorBoardScalars(tmp_path, metrics, log_period_updates=1, clock=clock)
+    FakeFit([metrics, scalars], clock).run(1, losses=[1.0, 3.0, 5.0], epoch_updates=3)
+    assert points(read(tmp_path), "train/loss") == [(104, 1.0), (108, 2.0), (112, 3.0)]
+
+
+def test_where_an_epoch_was_broken_off_is_no_point_of_what_was_measured_before(tmp_path):
+    events = run(tmp_path, 3, scores=[1.0], total_updates=6, games={1: (8.0, 9)})
+    for tag in ("eval/mean_reward", "baseline/random_return", "rollout/ep_rew_mean", "time/epochs", "time/minutes"):
+        assert [step for step, _ in points(events, tag)] == [116]
+    assert points(events, "train/loss")[1:] == [(124, 1.5)]
+    assert points(events, "train/q_mean")[1:] == [(124, 2.0)]
+
+
+def test_an_epoch_broken_off_at_a_point_has_no_second_one_there(tmp_path):
+    events = run(tmp_path, 3, total_updates=6, log_period_updates=2)
+    assert points(events, "time/fps") == [(108, 4.0), (116, 4.0), (124, 4.0)]
+
+
 def test_no_point_is_infinite(tmp_path):
     events = run(tmp_path, 2, scores=[-math.inf, 1.0])
     assert points(events, "eval/mean_reward") == [(132, 1.0)]
@@ -85,3 +116,20 @@ def test_no_point_is_infinite(tmp_path):
 def test_the_period_must_be_at_least_1(tmp_path):
     with pytest.raises(ValueError, match="must be at least 1. Received: log_period_updates=0"):
         TensorBoardScalars(tmp_path, None, log_period_updates=0)
+
+
+def test_a_full_disk_is_told_in_a_line(tmp_path, monkeypatch):
+    clock = FakeClock()
+    metrics = Metrics(minutes=clock.minutes, clock=clock)
+    tensorboard = TensorBoardScalars(tmp_path, metrics, clock=clock)
+
+    class Full(FakeCallback):
+        def on_train_begin(self):
+            def flush():
+                message = "{{function_node __wrapped__Flush}} /runs/a; No space left on device\n\tFailed to flush"
+                raise tf.errors.ResourceExhaustedError(None, None, message)
+
+            monkeypatch.setattr(tensorboard._writer, "flush", flush)
+
+    with pytest.raises(OSError, match="^TensorBoard's events can't be written: /runs/a; No space left on device$"):
+        FakeFit([metrics, tensorboard, Full()], clock).run(1)

@@ -14,9 +14,13 @@ from dqn_lab import checkpoint as module
 from dqn_lab.checkpoint import (
     check_checkpoint,
     complete_checkpoints,
+    find_complete,
     keep_newest,
+    put_aside,
     read_agent,
     read_manifest,
+    recover,
+    recover_all,
     save_agent,
     write_checkpoint,
 )
@@ -31,7 +35,7 @@ def test_a_checkpoint_has_its_files_and_a_manifest_of_them(tmp_path):
     assert sorted(os.listdir(path)) == ["a.bin", "manifest.json"]
     digest = "9a129038d9a00aed0cf6a7ea059ca50a813449061ab87848cf1a13eafdf33b2c"  # by sha256sum
     assert check_checkpoint(path) == {
-        "format": 1,
+        "format": 2,
         "counters": {"steps": 120, "updates": 5},
         "files": {"a.bin": digest},
     }
@@ -103,6 +107,94 @@ def test_a_killed_save_is_no_checkpoint_and_is_cleared_away(tmp_path):
     assert os.listdir(tmp_path) == ["100"]
 
 
+# A save that replaces one is killed at each of its steps: before and after each change of the folder.
+KILLED_WITHIN = """
+import os, signal, sys
+from pathlib import Path
+from dqn_lab import checkpoint
+
+calls, last = 0, int(sys.argv[2])
+def dying(function):
+    def call(*arguments, **named):
+        global calls
+        for when in "before", "after":
+            if calls == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            calls += 1
+            if when == "before":
+                result = function(*arguments, **named)
+        return result
+    return call
+
+Path.rename, Path.mkdir, Path.write_text = dying(Path.rename), dying(Path.mkdir), dying(Path.write_text)
+checkpoint.shutil.rmtree, os.fsync = dying(checkpoint.shutil.rmtree), dying(os.fsync)
+checkpoint.write_checkpoint(Path(sys.argv[1]), lambda part: (part / "a.bin").write_bytes(b"new"), {})
+print(calls)
+"""
+
+
+@pytest.mark.posix
+@pytest.mark.case("B108")
+def test_a_kill_at_any_moment_of_a_save_leaves_the_old_or_the_new_one(tmp_path):
+    def attempt(last):
+        path = tmp_path / str(last) / "7"
+        write(path, b"old")
+        command = [sys.executable, "-c", KILLED_WITHIN, str(path), str(last)]
+        return path, subprocess.run(command, check=False, capture_output=True, text=True)
+
+    path, done = attempt(1000)
+    moments = int(done.stdout)
+    assert moments >= 14
+    found = set()
+    for last in range(moments):
+        path, done = attempt(last)
+        assert done.returncode == -9
+        whole = find_complete(path)  # what a reader sees meanwhile
+        check_checkpoint(whole)
+        recover_all(path.parent)
+        assert os.listdir(path.parent) == ["7"]
+        assert check_checkpoint(path) == check_checkpoint(path)
+        found.add((path / "a.bin").read_bytes())
+    assert found == {b"old", b"new"}
+
+
+def test_recovering_where_nothing_happened_changes_nothing(tmp_path):
+    path = write(tmp_path / "best", b"old")
+    recover(path)
+    recover_all(tmp_path)
+    recover_all(tmp_path / "nowhere")
+    assert os.listdir(tmp_path) == ["best"]
+    assert find_complete(tmp_path / "other") is None
+
+
+def test_what_could_not_be_renamed_into_its_place_leaves_the_old_one_there(tmp_path, monkeypatch):
+    path, rename = write(tmp_path / "7", b"old"), type(tmp_path).rename
+
+    def refuse(self, target):
+        if self.name.endswith(".part"):
+            raise OSError(errno.EACCES, "Permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(type(tmp_path), "rename", refuse)
+    with pytest.raises(OSError, match="Permission denied"):
+        write(path, b"new")
+    assert os.listdir(tmp_path) == ["7"]
+    assert (path / "a.bin").read_bytes() == b"old"
+
+
+def test_what_is_put_aside_counts_no_more_and_is_never_overwritten(tmp_path):
+    places = [put_aside(write(tmp_path / "7", content)).name for content in (b"1", b"2", b"3")]
+    assert places == ["7.broken", "7.broken-2", "7.broken-3"]
+    assert complete_checkpoints(tmp_path) == []
+    keep_newest(tmp_path, 1)
+    assert [(tmp_path / place / "a.bin").read_bytes() for place in places] == [b"1", b"2", b"3"]
+
+
+def test_the_manifest_takes_further_facts(tmp_path):
+    write_checkpoint(tmp_path / "7", lambda part: None, {}, replay=[{"file": "1.npz"}])
+    assert read_manifest(tmp_path / "7")["replay"] == [{"file": "1.npz"}]
+
+
 def test_the_newest_are_those_with_most_steps_and_stay(tmp_path):
     for steps in (90, 1000, 200):
         write(tmp_path / str(steps))
@@ -123,8 +215,8 @@ def test_what_is_no_whole_checkpoint_is_refused(tmp_path):
     (path / "a.bin").unlink()
     with pytest.raises(ValueError, match="a.bin isn't the file that was saved. Received: .*5$"):
         check_checkpoint(path)
-    (path / "manifest.json").write_text(json.dumps({"format": 2, "counters": {}, "files": {}}))
-    with pytest.raises(ValueError, match="up to format 1. Received: .*5 of format 2$"):
+    (path / "manifest.json").write_text(json.dumps({"format": 3, "counters": {}, "files": {}}))
+    with pytest.raises(ValueError, match="reads checkpoints of format 2. Received: .*5 of format 3$"):
         check_checkpoint(path)
     (path / "manifest.json").unlink()
     with pytest.raises(ValueError, match="a checkpoint has a manifest.json. Received: .*5$"):
@@ -145,7 +237,7 @@ def test_an_agent_comes_back_with_its_optimizer(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "null", "{}", '{"format": 1}', '{"format": "1", "counters": {}, "files": {}}', "\xff"]
+    "text", ["", "[]", "null", "{}", '{"format": 2}', '{"format": "2", "counters": {}, "files": {}}', "\xff"]
 )
 def test_a_damaged_manifest_is_told_in_a_line(tmp_path, text):
     (tmp_path / "manifest.json").write_bytes(text.encode("latin-1"))
@@ -154,6 +246,6 @@ def test_a_damaged_manifest_is_told_in_a_line(tmp_path, text):
 
 
 def test_a_checkpoint_without_an_agent_is_told_in_a_line(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"format": 1, "counters": {}, "files": {}}')
+    (tmp_path / "manifest.json").write_text('{"format": 2, "counters": {}, "files": {}}')
     with pytest.raises(ValueError, match=r"^a checkpoint has an agent.keras. Received: "):
         read_agent(tmp_path)

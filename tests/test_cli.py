@@ -269,8 +269,12 @@ def test_a_run_trains_and_ends_by_itself(capsys, tmp_path, elsewhere):
     assert config["totals"] == {"steps": "inf", "updates": 12, "minutes": "inf"}
     assert (folder / "log.txt").read_text() == out
     assert out.startswith("Replay memory: ")
-    # The same command again is refused, and --fresh puts the first run aside.
-    assert "has a run in it" in refused(capsys, 1, TOY, "--set", "seed=4", "--updates", "12")
+    # The same command again says that it is finished, another one is refused, --fresh puts the first run aside.
+    code, out, err = run(capsys, TOY, "--set", "seed=4", "--updates", "12")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("this run is finished: 12 updates, 88 steps, ")
+    other = refused(capsys, 1, TOY, "--set", "seed=4", "--set", "learning_rate=0.5")
+    assert "other settings: learning_rate 0.001 -> 0.5. " in other
     code, out, _ = run(capsys, TOY, "--set", "seed=4", "--steps", "60", "--fresh")
     assert code == 0
     assert "the run that was there is now runs/toy_rundef-seed4.old-1\n" in out

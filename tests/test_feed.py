@@ -15,6 +15,7 @@ from worlds import Game
 
 from dqn_lab.agents.dqn import DQN
 from dqn_lab.models.networks import mlp
+from dqn_lab.sequences import feed as feed_module
 from dqn_lab.sequences.atari import AtariSequence
 from dqn_lab.sequences.feed import Feed, choose_feeding
 
@@ -707,6 +708,105 @@ def test_more_than_one_producer_is_refused_in_one_line(name, value):
         echo_agent().fit(sequence, verbose=0)
 
 
+# A part of an epoch, and a state taken inside a fit.
+
+
+@both_modes
+def test_a_fit_of_a_part_of_an_epoch_ends_it_and_leaves_nothing_ahead(feeding):
+    sequence, agent, steps = NumberedSequence(feeding), echo_agent(), []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            steps.append((self.params["steps"], sequence.epoch_complete))
+
+    agent.fit(sequence, epochs=2, epoch_updates=3, verbose=0, callbacks=[Look()])
+    agent.fit(sequence, epochs=1, verbose=0, callbacks=[Look()])
+    assert steps == [(3, True), (3, True), (5, True)]
+    assert (agent.updates, sequence.batches, sequence.steps) == (11, 11, 8 + 11 * 2)
+    assert sequence.get_state()["carried"] is None
+
+
+@pytest.mark.parametrize(("updates", "error"), [(0, ValueError), (1.5, TypeError)])
+def test_a_part_of_an_epoch_is_a_whole_number_of_updates(updates, error):
+    sequence, agent = NumberedSequence("alternate"), echo_agent()
+    with pytest.raises(error, match=f"epoch_updates.*Received: epoch_updates={updates}"):
+        agent.fit(sequence, epoch_updates=updates, verbose=0)
+    agent.fit(sequence, verbose=0)
+    assert agent.updates == 5
+
+
+class _StateBefore(keras.callbacks.Callback):
+    """Takes the sequence's state before one update; `meanwhile` is called just before."""
+
+    def __init__(self, batch, meanwhile=lambda: None):
+        super().__init__()
+        self.batch, self.meanwhile, self.state = batch, meanwhile, None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == self.batch:
+            self.meanwhile()
+            self.state = self.model.sequence.get_state(replay=False)
+
+
+def test_a_state_inside_a_fit_waits_for_the_batch_in_the_making():
+    asked, entered = threading.Event(), threading.Event()
+
+    def step(world):
+        if world.lane == 1 and world.steps == 4 + 2:  # of the third batch, beside the second update
+            entered.set()
+            wait_for(asked)
+
+    sequence = NumberedSequence("overlap", hook=step)
+    wait = feed_module.wait
+
+    def waiting(futures):
+        asked.set()
+        return wait(futures)
+
+    look = _StateBefore(2, lambda: wait_for(entered))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(feed_module, "wait", waiting)
+        echo_agent().fit(sequence, epochs=1, verbose=0, callbacks=[look])
+    assert (look.state["batches"], look.state["simulation"]["steps"]) == (3, 8 + 3 * 2)
+    assert look.state["carried"].shape == (4,)
+    assert sequence.late_decisions() == []
+
+
+@pytest.mark.parametrize("batch", [0, 1, 4])
+def test_a_batch_that_an_earlier_fit_left_is_in_the_state_until_an_update_takes_it(batch):
+    sequence, agent, look = NumberedSequence("overlap"), echo_agent(cls=Remembering), _StateBefore(batch)
+    agent.taken = taken = _Tape()
+    agent.fit(sequence, epochs=1, verbose=0, callbacks=[StopAfter(2)])
+    agent.fit(sequence, epochs=1, verbose=0, callbacks=[look])
+    np.testing.assert_array_equal(look.state["carried"], taken.entries[2 + batch])
+    assert look.state["batches"] == 3 + batch
+
+
+def test_a_state_inside_a_fit_is_as_far_as_a_step_that_failed_got_and_the_error_still_arrives():
+    error = RuntimeError("boom")
+    sequence = NumberedSequence("overlap", hook=_raise_at(6, error))  # beside the second update
+    look = _StateBefore(2)
+    with pytest.raises(RuntimeError) as raised:
+        echo_agent().fit(sequence, epochs=1, verbose=0, callbacks=[look])
+    assert raised.value is error
+    assert (look.state["batches"], look.state["simulation"]["steps"], look.state["carried"]) == (2, 8 + 2 * 2, None)
+
+
+@both_modes
+def test_a_feed_that_has_settled_goes_on_as_one_that_has_not(feeding):
+    sequence, feed = _scripted_feed(feeding)
+    feed.settle()
+    assert (sequence.made, feed.in_flight) == (0, None)
+    batches = []
+    for _ in range(3):
+        batches.append(feed.next_batch())
+        feed.settle()
+    ahead = feeding == "overlap"
+    assert (sequence.made, feed.in_flight) == (3 + ahead, "batch 4 by values 3" if ahead else None)
+    assert batches == [f"batch {number} by values {number - 1}, placed" for number in (1, 2, 3)]
+    feed.close()
+
+
 # The feed alone.
 
 
@@ -740,7 +840,7 @@ class Scripted:
 
 def _scripted_feed(feeding, carried=None, **settings):
     sequence = Scripted(feeding, **settings)
-    return sequence, Feed(sequence, lambda made: f"values {made}", lambda batch: f"{batch}, placed", carried)
+    return sequence, Feed(sequence, lambda made: f"values {made}", lambda batch: f"{batch}, placed", carried, 5)
 
 
 @both_modes
@@ -821,7 +921,7 @@ def test_what_cannot_be_made_while_the_feed_closes_is_left_in_error():
 @both_modes
 def test_a_batch_that_cannot_be_placed_is_carried_on(feeding):
     sequence = Scripted(feeding)
-    feed = Feed(sequence, lambda made: "values", lambda batch: 1 / 0, None)
+    feed = Feed(sequence, lambda made: "values", lambda batch: 1 / 0, None, 5)
     with pytest.raises(RuntimeError, match="could not be made"):
         feed.next_batch()
     feed.close()

@@ -15,9 +15,11 @@ posix = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 # The main thread sits in a call that gives Python no chance to run a handler, as in TensorFlow or in
 # an environment that hangs: a read from a pipe through ctypes, which the signal does not end.
 BUSY = """
-import ctypes, os
+import ctypes, os, sys
+from dqn_lab import interruption as module
 from dqn_lab.interruption import Interruption
 
+module._ONE_REQUEST_SECONDS = float(sys.argv[1])
 libc = ctypes.CDLL(None)
 with Interruption(on_first=lambda: print("first", flush=True)) as interruption:
     print("ready", flush=True)
@@ -40,8 +42,8 @@ sys.exit(EXIT_CODE)
 """
 
 
-def start(code):
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+def start(code, one_request_seconds=0):
+    return subprocess.Popen([sys.executable, "-c", code, str(one_request_seconds)], stdout=subprocess.PIPE, text=True)
 
 
 @posix
@@ -64,6 +66,20 @@ def test_the_second_signal_ends_a_process_whose_main_thread_is_busy(number):
         process.send_signal(number)
         assert process.wait() == 130
         assert process.stdout.read() == ""
+
+
+@pytest.mark.posix
+def test_a_sigterm_right_behind_a_signal_is_the_same_request():
+    for first in (signal.SIGINT, signal.SIGTERM):
+        with start(BUSY, one_request_seconds=3600) as process:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(first)
+            assert process.stdout.readline() == "first\n"
+            for _ in range(3):
+                process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)  # read behind these
+            assert process.wait() == 130
+            assert process.stdout.read() == ""
 
 
 @pytest.mark.posix

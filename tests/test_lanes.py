@@ -5,7 +5,6 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from worlds import (
     Breaking,
-    BreakingReset,
     Chance,
     Game,
     Named,
@@ -435,37 +434,6 @@ def test_an_environments_own_errors_pass_as_they_are():
         Lanes(Untidy, 1).reset([9])
     with pytest.raises(RuntimeError, match="^boom$"):
         take(begun_lanes(lambda: Breaking(1)), 1)
-
-
-@pytest.mark.parametrize("mode", [SAME_STEP, DISABLED])
-def test_an_observation_that_is_no_number_is_refused(mode):
-    environments = iter([Named(None), Breaking(2, "observation")])
-    lanes = begun_lanes(lambda: next(environments), 2, autoreset=mode)
-    take(lanes, 1)
-
-    with pytest.raises(ValueError, match=r"an observation that is not finite\. Received: lanes=\[1\]"):
-        take(lanes, 1)
-
-
-def test_a_final_observation_that_is_no_number_is_refused():
-    with pytest.raises(ValueError, match=r"an observation that is not finite\. Received: lanes=\[0\]"):
-        take(begun_lanes(lambda: Breaking(2, "observation", lengths=(2,))), 2)
-
-
-@pytest.mark.parametrize("mode", [SAME_STEP, NEXT_STEP])
-def test_a_first_observation_that_is_no_number_is_refused(mode):
-    lanes = begun_lanes(vector_of(Named(None), BreakingReset((2,)), mode=mode), None)
-    take(lanes, 1)
-
-    with pytest.raises(ValueError, match=r"an observation that is not finite\. Received: lanes=\[1\]"):
-        take(lanes, 2)
-
-
-def test_a_first_observation_of_a_reset_that_is_no_number_is_refused():
-    lanes = begun_lanes(BreakingReset, autoreset=DISABLED)
-
-    with pytest.raises(ValueError, match=r"an observation that is not finite\. Received: lanes=\[0\]"):
-        lanes.reset()
 
 
 # --- names ---------------------------------------------------------------------------------------

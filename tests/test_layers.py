@@ -17,12 +17,14 @@ LINES = (
     "models",
     "sequences",
     "agents",
-    "evaluation initial_states checkpoint",
+    "evaluation initial_states checkpoint saved_replay curves disk",
     "callbacks",
-    "interruption run_directory transcript rundef_keys rundef_values rundef inspection run assembly",
+    "interruption run_directory transcript rundef_keys rundef_values inspection initial_weights totals",
+    "continuation run_checkpoints training run",
+    "rundef assembly saved_run",
     "rundefs",
     "benchmark",
-    "command_line cli",
+    "command_line seed_process seeds cli",
 )
 LINE_OF = {part: number for number, line in enumerate(LINES) for part in line.split()}
 # Joined only where a run is put together; callbacks take what they watch as they find it.

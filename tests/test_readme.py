@@ -7,12 +7,24 @@ from pathlib import Path
 import pytest
 
 from dqn_lab.callbacks.measures import BASELINES, COLUMNS
-from dqn_lab.cli import COMMANDS
+from dqn_lab.cli import COMMANDS, train
 from dqn_lab.protocols import PROTOCOLS
 from dqn_lab.rundef import rundef_names
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Keys of a run that takes a second or two.
+SMALL = {
+    "num_envs": 1,
+    "replay_min_steps": 40,
+    "updates_per_epoch": 2,
+    "evaluation_episodes": 1,
+    "evaluation_max_steps": 3_000,
+    "evaluation_epsilon": 0.5,
+    "initial_states": 0,
+    "initial_states_dir": "none",
+    "device": "cpu",
+}
 
 
 def table_after(heading: str) -> list[list[str]]:
@@ -83,6 +95,23 @@ def test_an_example_runs_as_it_stands(example, tmp_path, monkeypatch):
     assert names["agent"].updates == 2 * names["sequence"].updates_per_epoch
     assert names["evaluation"].complete_epochs == 2
     assert names["sequence"].steps > names["sequence"].replay_min_steps
+
+
+@pytest.mark.parametrize("name", ["catch", "breakout_v0"])
+def test_a_trained_run_is_loaded_and_plays_a_game_by_the_lines_shown(name, tmp_path, monkeypatch, capsys):
+    code = next(block for block in re.findall(r"```python\n(.*?)```", README, re.S) if "load_run(" in block)
+    assert len(code.splitlines()) <= 10
+    monkeypatch.chdir(tmp_path)
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    assert train([name, "--updates", "2", *settings]) == 0
+    names: dict = {}
+    exec(compile(code.replace("catch-seed0", f"{name}-seed0"), "README.md", "exec"), names)  # noqa: S102
+    assert capsys.readouterr().out.endswith(f"one game of seed 0: {names['score']:g}\n")
+    run = names["run"]
+    assert run.agent.updates == 2
+    (length,) = {"catch": [9]}.get(name, [run.sequence.steps])
+    assert (run.sequence.steps, run.sequence.episodes, run.sequence.num_envs) == (length, 1, 1)
+    assert run.sequence.episode_return_sum == names["score"]
 
 
 def test_the_top_level_is_what_the_project_allows():

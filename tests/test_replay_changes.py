@@ -9,42 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_ring import A, B, frame_ring, make_ring, play, snapshot, state_arrays, store, stored_index  # noqa: F401
+from scripted_ring import A, B, frame_ring, make_ring, play, snapshot, state_arrays, store  # noqa: F401
+from twin_rings import COLUMNS, advance, check_same
 
 from dqn_lab.replay.changes import first_changed, index_between, still_needed
 from dqn_lab.replay.compression import CompressedFrames
 from dqn_lab.replay.replay import Replay
-from dqn_lab.replay.ring import NO_ACTION, FrameRing
+from dqn_lab.replay.ring import FrameRing
 
 pytestmark = pytest.mark.usefixtures("store")
-
-COLUMNS = ("action", "reward", "terminal", "episode_end", "age")
-
-
-def advance(rings, lanes, generator):
-    """Each of the lanes does what comes next, the same in all rings: an action is recorded or an observation comes."""
-    ring = rings[0]
-    waits = ring.action[ring.slot(ring.newest_index[lanes])] == NO_ACTION
-    acts = (ring.written[lanes] > 0) & waits & ~ring.final[lanes]
-    acting, observing = lanes[acts], lanes[~acts]
-    outcome = generator.integers(5, size=len(acting)), generator.normal(size=len(acting))
-    terminal, end = generator.random((2, len(acting))) < 0.2
-    frames = generator.integers(2**62, size=len(observing))
-    for each in rings:
-        each.record(*outcome, terminal, end, acting)
-        each.append(frames, observing)
-
-
-def check_same(ring, twin):
-    """Checks that all that is stored, drawn and known of the lanes is the same."""
-    for name in ("written", "ending", "final"):
-        np.testing.assert_array_equal(getattr(ring, name), getattr(twin, name))
-    index = stored_index(twin)
-    for name in COLUMNS:
-        np.testing.assert_array_equal(getattr(ring, name)[ring.slot(index)], getattr(twin, name)[twin.slot(index)])
-    np.testing.assert_array_equal(ring.frames.read(index), twin.frames.read(index))
-    drawable = [Replay(each, span=3, n_step=2).sampler.drawable().tolist() for each in (ring, twin)]
-    assert drawable[0] == drawable[1]
 
 
 def load(files, capacity, num_envs):
@@ -163,7 +136,7 @@ def test_changes_hold_the_new_rows_and_two_before_them():
     play(ring, B, 2, rewards=[5.0], lane=1)
     ring.abandon_episodes(np.array([0]))
     changes = ring.get_changes(since)
-    assert (changes["since"].tolist(), changes["written"].tolist()) == ([5, 0], [5, 2])
+    assert [changes[name].tolist() for name in ("since", "first", "written")] == [[5, 0], [3, 0], [5, 2]]
     assert changes["final"].tolist() == [True, False]
     assert changes["reward"].tolist() == [5.0, 0.0, 4.0, 0.0]  # b0 b1 a3 a4
     assert changes["episode_end"].tolist() == [False, False, True, False]
@@ -178,6 +151,45 @@ def test_since_must_be_an_earlier_count_of_this_ring():
         assert str(error.value) == (
             f"Changes are those since an earlier `written` of this ring, now [3, 0]. Received: since={since}"
         )
+
+
+@given(histories(), st.integers(0, 2**32), st.lists(st.floats(0, 1), max_size=4))
+def test_parts_of_changes_applied_in_order_are_the_changes(history, seed, cuts):
+    num_envs, slots, events = history
+    saved = Saved(num_envs, slots, seed)
+    for what, lanes in (*events, ("save", None), (5, np.arange(num_envs))):
+        saved.happen(what, lanes)
+    ring, files = saved.ring, list(saved.files)
+    least = np.maximum(saved.since, ring.oldest_position)
+    for cut in (*sorted(cuts), 1.0):
+        until = least + ((ring.written - least) * cut).astype(int)
+        files.append(ring.get_changes(saved.since, until))
+        saved.since = until
+    needed = [each for each in files if still_needed(each["written"], ring.written, slots)]
+    again = load(needed, *saved.size)
+    again.check_valid()
+    check_same(again, saved.twin)
+
+
+def test_a_part_ends_where_it_is_told_to():
+    ring = make_ring(8)
+    play(ring, A, 12)  # the positions 4 to 11 are stored
+    part = ring.get_changes(np.array([3]), np.array([6]))
+    assert [part[name].tolist() for name in ("since", "first", "written", "action")] == [[3], [4], [6], [4, 5]]
+    assert ring.written.tolist() == [12]
+    ring.get_changes(np.array([3]))["written"][0] = 0
+    assert ring.written.tolist() == [12]
+
+
+@pytest.mark.parametrize("until", [[3], [13], [6, 6], 6])
+def test_a_part_ends_within_what_is_stored(until):
+    ring = make_ring(8)
+    play(ring, A, 12)
+    with pytest.raises(ValueError) as error:
+        ring.get_changes(np.array([3]), np.array(until))
+    assert str(error.value) == f"Changes end between [4] and [12]. Received: until={until}"
+    with pytest.raises(ValueError, match=r"between \[7\] and \[12\]"):
+        ring.get_changes(np.array([7]), np.array([6]))
 
 
 # Cost.
@@ -267,6 +279,9 @@ def test_changes_in_another_order_or_with_a_gap_are_refused():
     check_refused(ring, {**second, "since": np.array([5, 6])}, order)
     check_refused(ring, {**second, "written": np.array([8, 4])}, order)
     check_refused(make_ring(16, 2), {**first, "since": np.array([-1, 0])}, order)
+    for first_row in ([2, 3], [9, 3]):
+        said = f"Rows of changes begin between [3, 3] and [8, 8]. Received: first={first_row}"
+        check_refused(ring, {**second, "first": np.array(first_row)}, said)
     ring.apply_changes(second)
     check_refused(ring, second, order + "since=[5, 5], written=[8, 8], in a ring of written=[8, 8]")
     check_refused(load([second], 16, 2), first, order)
@@ -280,7 +295,7 @@ def test_a_ring_that_lacks_its_first_changes_draws_nothing_of_them_and_is_not_va
         ring.check_valid()
 
 
-@pytest.mark.parametrize("name", ["capacity", "since", "written", "ending", "final", *COLUMNS])
+@pytest.mark.parametrize("name", ["capacity", "since", "first", "written", "ending", "final", *COLUMNS])
 def test_changes_that_lack_an_array_or_have_another_shape_or_dtype_are_refused(name):
     first, second = saved_twice()
     ring, array = load([first], 16, 2), second[name]

@@ -459,3 +459,16 @@ def test_check_valid_holds_at_every_wrap_position(end):
             ring.abandon_episodes()
         ring.check_valid()
     assert ring.written[0] == 60
+
+
+def test_a_cleared_ring_is_as_it_was_when_it_was_new():
+    ring, new = make_ring(12, 2), make_ring(12, 2)
+    for lane in range(2):
+        play(ring, A, 9, rewards=[1.0] * 8, end="terminated", lane=lane)
+    ring.clear()
+    assert snapshot(ring) == snapshot(new)
+    assert (len(ring), ring.nbytes) == (0, new.nbytes)
+    for each in (ring, new):
+        play(each, B, 9, end="truncated", lane=1)
+    ring.check_valid()
+    assert frames_by_slot(ring) == frames_by_slot(new)

@@ -63,13 +63,14 @@ def test_its_directory_has_everything_under_its_fixed_name(trained):
         "config.json",
         "log.txt",
         "progress.csv",
+        "replay",
     ]
-    assert len(names) == 7
+    assert len(names) == 8
 
 
 def test_config_json_tells_arguments_rules_and_versions(trained):
     config = json.loads((trained["folder"] / "config.json").read_text())
-    assert config["format"] == 1
+    assert config["format"] == 2
     assert config["rundef"] == "toy"
     assert set(config["arguments"]) == set(KEYS)
     assert config["arguments"]["seed"] == 3
@@ -82,11 +83,11 @@ def test_config_json_tells_arguments_rules_and_versions(trained):
     assert "git_commit" in config
 
 
-def test_rows_are_of_complete_epochs_and_checkpoints_of_the_end_too(trained):
+def test_rows_are_of_complete_epochs_and_the_checkpoint_is_of_the_end(trained):
     rows = (trained["folder"] / "progress.csv").read_text().splitlines()
     assert [row.split(",")[2] for row in rows] == ["updates", "10", "20", "30"]
     checkpoints = trained["folder"] / "checkpoints"
-    assert sorted(os.listdir(checkpoints), key=int) == [str(40 + 30 * 4), str(40 + 35 * 4)]
+    assert sorted(os.listdir(checkpoints), key=int) == [str(40 + 35 * 4)]
     counters = check_checkpoint(checkpoints / "180")["counters"]
     assert (counters["updates"], counters["epochs"]) == (35, 3)
     assert "eval_return_mean" in check_checkpoint(trained["folder"] / "best")["counters"]
@@ -155,6 +156,8 @@ def test_the_start_says_what_it_runs_on_and_what_it_writes(trained):
         r"protocol: classic-control",
         r"network: 435 parameters, float32",  # 50 x 8 + 8 + 8 x 3 + 3
         rf"writes: {folder} \(config\.json, log\.txt, progress\.csv, TensorBoard events, .+\)",
+        r"saves: every 500,000 steps or 10 minutes and at the end; the same command continues the run \(exact\)",
+        r"disk: up to about \d\S* MiB, \d\S* GiB are free",
         rf"watch: tensorboard --logdir {folder}",
         r"ends at: 35 updates",
     ]
@@ -244,7 +247,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_save(tmp
     agent = Diverging(network, target_period_updates=5)
     agent.compile(optimizer="sgd")
     with pytest.raises(FloatingPointError, match="update 5"):
-        Run(sequence, agent, total_updates=20).train(tmp_path)
+        Run(sequence, agent, total_updates=20, checkpoint_period_steps=4).train(tmp_path)
     checkpoints = sorted(os.listdir(tmp_path / "checkpoints"), key=int)
     newest = check_checkpoint(tmp_path / "checkpoints" / checkpoints[-1])
     assert newest["counters"]["updates"] == 4
@@ -283,9 +286,9 @@ def test_a_total_must_be_above_0(tmp_path):
     assert not (tmp_path / "toy").exists()
 
 
-def test_a_run_in_use_is_left_alone_or_put_aside(trained, capsys, tmp_path):
+def test_another_runs_directory_is_left_alone_or_put_aside(trained, capsys, tmp_path):
     run = toy_rundef.run(total_updates=1)
-    with pytest.raises(FileExistsError, match="--fresh"):
+    with pytest.raises(ValueError, match=r"other settings: seed 3 -> 0\. .*--fresh"):
         run.train(trained["folder"])
     assert capsys.readouterr().out == ""  # nothing was announced that then doesn't happen
     run.train(tmp_path / "toy")

@@ -14,12 +14,12 @@ from dqn_lab import run_directory as module
 from dqn_lab.run_directory import RunDirectory, describe_software, git_commit, jsonable
 
 
-def test_nothing_is_there_before_create_and_a_run_after(tmp_path):
+def test_nothing_is_there_before_it_is_opened_and_a_run_after(tmp_path):
     directory = RunDirectory(tmp_path / "runs" / "toy")
     directory.check()
     assert not (tmp_path / "runs").exists()
     assert not directory.is_used
-    assert directory.create({"arguments": {"seed": 1, "total_steps": math.inf}}) is None
+    assert directory.open({"arguments": {"seed": 1, "total_steps": math.inf}}) is None
     assert directory.is_used
     assert json.loads(directory.config.read_text()) == {"arguments": {"seed": 1, "total_steps": "inf"}}
     assert sorted(os.listdir(directory)) == [".lock", "config.json"]
@@ -32,23 +32,34 @@ def test_the_files_have_their_fixed_names(tmp_path):
     assert (directory.checkpoints, directory.best) == (tmp_path / "checkpoints", tmp_path / "best")
 
 
-def test_a_used_directory_is_refused_naming_both_ways_out(tmp_path):
-    RunDirectory(tmp_path).create({})
-    for refused in (RunDirectory(tmp_path).check, lambda: RunDirectory(tmp_path).create({})):
-        with pytest.raises(FileExistsError) as refusal:
-            refused()
-        text = str(refusal.value)
-        assert "--run-dir" in text
-        assert "--fresh" in text
-        assert text.endswith(f"Received: run_dir={tmp_path}")
+def test_a_run_that_is_there_is_gone_on_with_and_nothing_of_it_is_lost(tmp_path):
+    RunDirectory(tmp_path).open({"format": 2, "run": 1})
+    (tmp_path / "progress.csv").write_text("kept")
+    again = RunDirectory(tmp_path)
+    assert again.continues
+    assert again.read_config() == {"format": 2, "run": 1}
+    assert again.open({"format": 2, "run": 2}) is None
+    assert RunDirectory(tmp_path).read_config()["run"] == 2
+    assert (tmp_path / "progress.csv").read_text() == "kept"
+    assert not RunDirectory(tmp_path, fresh=True).continues
+    assert not RunDirectory(tmp_path / "other").continues
+
+
+@pytest.mark.parametrize(
+    ("text", "format_"), [("", "unknown"), ("[1]", "unknown"), ("{}", "unknown"), ('{"format": 3}', "3")]
+)
+def test_a_configuration_that_is_no_runs_is_refused_naming_its_format(tmp_path, text, format_):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=f"config.json is of format 2: .*--fresh. Received: .*of format {format_}$"):
+        RunDirectory(tmp_path).read_config()
 
 
 def test_fresh_puts_the_old_run_aside_and_says_where(tmp_path):
     path = tmp_path / "toy"
-    RunDirectory(path).create({"run": 1})
+    RunDirectory(path).open({"run": 1})
     (path / "progress.csv").write_text("kept")
-    assert RunDirectory(path, fresh=True).create({"run": 2}) == tmp_path / "toy.old-1"
-    assert RunDirectory(path, fresh=True).create({"run": 3}) == tmp_path / "toy.old-2"
+    assert RunDirectory(path, fresh=True).open({"run": 2}) == tmp_path / "toy.old-1"
+    assert RunDirectory(path, fresh=True).open({"run": 3}) == tmp_path / "toy.old-2"
     runs = [json.loads((one / "config.json").read_text())["run"] for one in sorted(tmp_path.iterdir())]
     assert runs == [3, 1, 2]
     assert (tmp_path / "toy.old-1" / "progress.csv").read_text() == "kept"
@@ -56,7 +67,7 @@ def test_fresh_puts_the_old_run_aside_and_says_where(tmp_path):
 
 def test_fresh_leaves_a_directory_that_is_no_run_where_it_is(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    assert RunDirectory(tmp_path, fresh=True).create({}) is None
+    assert RunDirectory(tmp_path, fresh=True).open({}) is None
     assert sorted(os.listdir(tmp_path)) == [".lock", "config.json", "notes.txt"]
 
 
@@ -87,7 +98,7 @@ def test_a_failing_write_leaves_nothing_half_made(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        RunDirectory(path).create({})
+        RunDirectory(path).open({})
     assert not path.exists()
 
 
@@ -145,28 +156,28 @@ def test_without_git_there_is_no_commit(monkeypatch):
 
 def test_a_directory_in_which_a_run_goes_on_is_refused_even_with_fresh(tmp_path):
     running = RunDirectory(tmp_path / "toy")
-    running.create({})
+    running.open({})
     with pytest.raises(FileExistsError, match="a run is going on in this directory: stop it, or name another"):
         RunDirectory(tmp_path / "toy", fresh=True).check()
     running.release()
-    assert RunDirectory(tmp_path / "toy", fresh=True).create({}) == tmp_path / "toy.old-1"
+    assert RunDirectory(tmp_path / "toy", fresh=True).open({}) == tmp_path / "toy.old-1"
 
 
 def test_a_run_that_ended_without_a_word_leaves_no_lock(tmp_path):
-    code = "from dqn_lab.run_directory import RunDirectory; import os; RunDirectory('toy').create({}); os._exit(9)"
+    code = "from dqn_lab.run_directory import RunDirectory; import os; RunDirectory('toy').open({}); os._exit(9)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 9
-    assert RunDirectory(tmp_path / "toy", fresh=True).create({}) == tmp_path / "toy.old-1"
+    assert RunDirectory(tmp_path / "toy", fresh=True).open({}) == tmp_path / "toy.old-1"
 
 
 def test_what_saved_nothing_is_taken_away_and_nothing_else(tmp_path):
     directory = RunDirectory(tmp_path / "toy")
-    directory.create({})
+    directory.open({})
     directory.log.write_text("line")
     (directory.path / "events.out.tfevents.1").write_text("")
     directory.discard()
     assert not directory.path.exists()
 
-    directory.create({})
+    directory.open({})
     (directory.path / "notes.txt").write_text("mine")
     directory.discard()
     assert [one.name for one in directory.path.iterdir()] == ["notes.txt"]

@@ -140,14 +140,14 @@ def test_an_evaluation_that_raises_costs_no_update(tmp_path, monkeypatch):
         raise RuntimeError("no evaluation")
 
     monkeypatch.setattr(run.evaluation, "on_epoch_end", broken)
-    saves = []
-    from dqn_lab.callbacks import checkpoint as module
-
-    save = module.save_agent
-    monkeypatch.setattr(module, "save_agent", lambda path, *rest: saves.append(path.name) or save(path, *rest))
     with pytest.raises(RuntimeError, match="no evaluation"):
         run.train(tmp_path / "toy")
-    assert saves == ["80"]  # before the evaluation, and not again behind it
+    (saved,) = complete_checkpoints(tmp_path / "toy" / "checkpoints")
+    counters = check_checkpoint(saved)["counters"]
+    assert (counters["updates"], counters["epochs"]) == (10, 0)  # the epoch's end is still to come
+    continued = toy_rundef.run(total_updates=20)
+    assert continued.train(tmp_path / "toy")
+    assert continued.evaluation.complete_epochs == 2
 
 
 def test_a_replay_that_outgrows_the_memory_ends_the_run_with_a_line_and_all_that_was_learnt(tmp_path, monkeypatch):

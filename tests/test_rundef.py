@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dqn_lab import rundef as rundefs
 from dqn_lab.rundef import RundefError, SettingError, default_run_directory, load_rundef
-from dqn_lab.rundef_keys import COMMON_KEYS, described_keys
+from dqn_lab.rundef_keys import CHANGEABLE_KEYS, COMMON_KEYS, described_keys
 from dqn_lab.rundef_values import parse_value, show_value
 
 TOY = '''"""A toy.
@@ -195,8 +195,22 @@ def test_the_common_keys_are_those_that_others_build_on():
     n_step, gamma, double, dueling, loss, optimizer, learning_rate, precision, device, feeding,
     epsilon_start, epsilon_end, epsilon_begin_steps, epsilon_steps, evaluation_epsilon,
     evaluation_period_epochs, evaluation_episodes, evaluation_max_steps, initial_states,
-    initial_states_dir, log_period_updates, total_steps, total_updates"""
+    initial_states_dir, log_period_updates, total_steps, total_updates,
+    checkpoint_period_steps, checkpoint_period_minutes, keep, keep_weights, initial_weights"""
     assert {name.strip() for name in fixed.split(",")} <= set(COMMON_KEYS)
+
+
+def test_the_keys_that_a_continued_run_may_change_are_marked(toy):
+    described = described_keys("")
+    assert {name for name, (_, line) in described.items() if "may change in a continued run" in line} == CHANGEABLE_KEYS
+    assert (
+        "      length of the run; the first total reached ends it (may change in a continued run)\n" in toy.describe()
+    )
+
+
+def test_no_key_that_an_update_depends_on_may_change():
+    watching = ("evaluation_", "initial_states", "log_period", "total_", "checkpoint_period", "keep", "device")
+    assert CHANGEABLE_KEYS == {name for name in COMMON_KEYS if name.startswith(watching)}
 
 
 # Files.

@@ -57,9 +57,9 @@ def test_a_rundef_trains_evaluates_and_saves_through_the_command(trained):
     assert math.isfinite(float(rows[0]["loss"]))
     assert math.isfinite(float(rows[0]["initial_state_value"]))
     assert re.search(r"^evaluation at .*: (return|no episode finished)", log, re.MULTILINE)
-    assert len(os.listdir(folder / "checkpoints")) == 2
     assert "Warning" not in log
     config = json.loads((folder / "config.json").read_text())
+    assert os.listdir(folder / "checkpoints") == [str(80 + 5 * config["arguments"]["train_period_steps"])]
     assert config["rundef"] == trained["name"]
     assert config["arguments"]["batch_size"] == 8
 
@@ -78,6 +78,18 @@ def test_a_rundef_has_the_common_keys_and_describes_the_others(name):
         at = next(i for i, line in enumerate(described) if line.startswith(f"  {key}="))
         assert described[at + 1].startswith("      ")
     assert not any(key.required for key in rundef.keys.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rundef_saves_and_keeps_by_the_same_defaults(name):
+    rundef = load_rundef(name)
+    values = rundef.resolve({})
+    assert (values["checkpoint_period_steps"], values["checkpoint_period_minutes"]) == (500_000, 10.0)
+    assert (values["keep"], values["keep_weights"], values["initial_weights"]) == (2, "none", None)
+    settings = ["checkpoint_period_steps=none", "checkpoint_period_minutes=none", "initial_weights=runs/catch-seed0"]
+    assert list(rundef.parse(settings).values()) == [None, None, "runs/catch-seed0"]
+    with pytest.raises(ValueError, match="keep_weights must be 'none' or 'all'. Received: keep_weights=best"):
+        rundef.parse(["keep_weights=best"])
 
 
 @pytest.mark.parametrize("name", NAMES)

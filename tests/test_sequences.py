@@ -452,7 +452,7 @@ def test_a_reward_that_is_no_number_stops_the_sequence_at_its_step():
     sequence.simulate(36)
     before = sequence.replay.ring.written.copy()
 
-    with pytest.raises(ValueError, match=r"not finite at step 37, in lane 0\. Received: reward=nan"):
+    with pytest.raises(ValueError, match=r"not finite at step 37, in lane 0, before update 1\. Received: reward=nan"):
         sequence.simulate_single()
 
     assert sequence.steps == 36
@@ -779,7 +779,7 @@ def test_a_hook_that_returns_something_else_is_named_with_the_rule(hook, answer,
 def test_a_policy_that_returns_nan_is_refused():
     sequence = small(lambda: Named((9,)), policy=lambda features: np.full((len(features), 2), np.nan))
     sequence.fill()
-    with pytest.raises(ValueError, match="action values that are numbers. Received: NaN"):
+    with pytest.raises(FloatingPointError, match="that are numbers. Received: NaN at step .*, before update 1.$"):
         sequence.simulate_single()
 
 
@@ -856,6 +856,60 @@ def test_a_state_goes_through_files(tmp_path):
     other.set_state(read_state(tmp_path, "sequence"))
     first.simulate(100), other.simulate(100)
     np.testing.assert_equal(everything(other), everything(first))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "none"])
+def test_a_state_without_its_replay_goes_on_with_a_replay_loaded_by_other_means(compression, tmp_path):
+    first, other = (cartpole(seed=seed, replay_compression=compression) for seed in (3, 9))
+    first.simulate(200)
+    other.replay.ring.set_state(everything(first)["replay"])
+    write_state(tmp_path, "sequence", first.get_state(replay=False))
+    other.set_state(read_state(tmp_path, "sequence"))
+    np.testing.assert_equal(everything(other), everything(first))
+    first.simulate(100), other.simulate(100)
+    np.testing.assert_equal(everything(other), everything(first))
+
+
+def test_seconds_go_on_from_a_state():
+    first, other = cartpole(), cartpole()
+    first.simulate(60), first.produce_batch(hashed)
+    other.set_state(first.get_state())
+    assert other.seconds == first.seconds
+    assert other.seconds is not first.seconds
+    assert other.seconds["sampling"] > 0
+
+
+@pytest.mark.parametrize("seconds", [None, {"acting": 1.0}, {"acting": "1"}])
+def test_seconds_that_are_none_are_refused(seconds):
+    with pytest.raises(ValueError, match="The seconds must be numbers of acting, environment, sampling, update. Rec"):
+        cartpole().set_state(cartpole().get_state() | {"seconds": seconds})
+
+
+def test_a_sequence_tells_why_its_environments_are_not_continued_exactly():
+    assert cartpole().why_inexact() is None
+    reason = small(lambda: Named((9,))).why_inexact()
+    assert "get_state" in reason and "\n" not in reason
+
+
+def test_the_way_of_feeding_can_be_fixed():
+    sequence = cartpole(feeding="auto", num_envs=4)
+    for feeding in ("overlap", "alternate"):
+        sequence.use_feeding(feeding, "as the run began")
+        assert (sequence.feeding, sequence.feeding_reason) == (feeding, "as the run began")
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "feeding", "text"),
+    [
+        (4, "auto", "`feeding` must be"),
+        (2, "overlap", r"can't be fed so: overlap needs num_envs >= .*\. Received: feeding='overlap'"),
+    ],
+)
+def test_a_way_of_feeding_that_is_none_or_impossible_is_refused(num_envs, feeding, text):
+    sequence = cartpole(feeding="alternate", num_envs=num_envs)
+    with pytest.raises(ValueError, match=text):
+        sequence.use_feeding(feeding, "as the run began")
+    assert (sequence.feeding, sequence.feeding_reason) == ("alternate", "as asked")
 
 
 def test_an_environment_that_refuses_its_state_leaves_the_replay_and_begins_anew():

@@ -3,7 +3,7 @@ import copy
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from worlds import Breaking, Game, Named, StepNumber, names
+from worlds import Breaking, BreakingReset, Game, Named, StepNumber, names
 
 from dqn_lab.environments.lanes import Lanes
 from dqn_lab.replay.replay import Replay
@@ -250,6 +250,40 @@ def test_steps_that_only_reset_do_not_number_a_broken_reward():
 
     with pytest.raises(ValueError, match=r"at step 7, in lane 1\. Received: reward=nan"):
         play(simulation, 1)
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_an_observation_that_is_no_number_names_step_lane_and_update(mode):
+    environments = iter([Named(None), Breaking(2, "observation")])
+    simulation = play(begun_simulation(lambda: next(environments), 2, autoreset=mode), 1)
+    with pytest.raises(ValueError) as raised:
+        simulation.step(np.zeros(2, int), 7)
+    assert str(raised.value) == (
+        "The environment returned an observation that is not finite at step 4, in lane 1, before update 7. "
+        "Received: observation=nan"
+    )
+    assert (simulation.steps, simulation.has_begun) == (2, False)
+
+
+def test_a_final_observation_that_is_no_number_is_refused():
+    simulation = begun_simulation(lambda: Breaking(2, "observation", lengths=(2,)))
+    with pytest.raises(ValueError, match=r"an observation that is not finite at step 2, in lane 0\."):
+        play(simulation, 2)
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_a_first_observation_that_is_no_number_is_refused(mode):
+    environments = [Named(None), BreakingReset((2,))]
+    make = lambda: SyncVectorEnv([lambda each=each: each for each in environments], autoreset_mode=mode)  # noqa: E731
+    simulation = play(begun_simulation(make, None), 1)
+    with pytest.raises(ValueError, match=r"observation that is not finite at step \d, in lane 1\. Received: obs.*=nan"):
+        play(simulation, 2)
+
+
+def test_a_first_observation_of_a_reset_that_is_no_number_is_refused():
+    simulation = begun_simulation(BreakingReset, autoreset=AutoresetMode.DISABLED)
+    with pytest.raises(ValueError, match=r"a first observation that is not finite at step 0, in lane 0\."):
+        simulation.begin(None, np.ones(1, bool))
 
 
 @pytest.mark.parametrize("what", ["raise", "reward", "observation"])

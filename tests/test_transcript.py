@@ -160,3 +160,19 @@ def test_a_program_may_use_the_stream_as_it_was(capsys):
             warnings.simplefilter("error")
             assert sys.stdout.write("x\n") == 2
     assert capsys.readouterr().out == "x\n"
+
+
+def test_a_log_that_finds_no_room_ends_nothing(capsys):
+    class Full:
+        def write(self, text=""):
+            raise OSError(28, "No space left on device")
+
+        close = write
+
+    with Transcript() as transcript:
+        transcript._log = Full()
+        print("first")
+        transcript.note("second")
+        transcript.close_log()
+        print("third")
+    assert capsys.readouterr().out == "first\nthird\n"

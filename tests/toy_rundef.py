@@ -2,6 +2,7 @@
 
 import math
 import threading
+from typing import Literal
 
 from dqn_lab.assembly import Assembly
 from dqn_lab.run import Run
@@ -34,6 +35,11 @@ def run(
     initial_states: int = 4,
     initial_states_dir: str | None = None,
     log_period_updates: int = 1000,
+    checkpoint_period_steps: int | None = 500_000,
+    checkpoint_period_minutes: float | None = 10.0,
+    keep: int = 2,
+    keep_weights: Literal["none", "all"] = "none",
+    initial_weights: str | None = None,
     total_steps: int | float = math.inf,
     total_updates: int | float = math.inf,
     hang_at_step: int | None = None,

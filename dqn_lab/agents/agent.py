@@ -1,6 +1,5 @@
 """The agent: a Keras model that learns from a sequence's minibatches, whatever its update rule."""
 
-import copy
 import gc
 import time
 from collections.abc import Callable
@@ -12,12 +11,13 @@ import tensorflow as tf
 from dqn_lab.agents.checks import check_clip, check_fits, check_logs, check_network
 from dqn_lab.agents.compiled_function import CompiledFunction
 from dqn_lab.agents.gradient_step import UNFINITE, GradientStep
+from dqn_lab.agents.saved_model import SavedModel
 from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.exploration import epsilon_greedy
 from dqn_lab.models.networks import network_precision
 
 
-class Agent(keras.Model):
+class Agent(SavedModel):
     """Online and target network with the loop that trains them; a rule adds `example_losses`.
 
     `train_step` may be overridden, as in any Keras model: counting of updates, the copies to the target network and
@@ -169,8 +169,8 @@ class Agent(keras.Model):
         unfinite = int(self.unfinite.numpy())
         if unfinite:
             raise FloatingPointError(
-                f"The {UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made. A "
-                "lower learning rate, a gradient clip or clipped rewards may help."
+                f"The {UNFINITE[unfinite]} of update {self.updates + 1} is not finite; the update was not made."
+                f"{self._due(self.updates + 1)} A lower learning rate, a gradient clip or clipped rewards may help."
             )
 
     def make_train_function(self, force: bool = False) -> Callable:
@@ -209,7 +209,7 @@ class Agent(keras.Model):
                 f"Received: {', '.join(unsupported)}"
             )
         super().compile(optimizer=optimizer, jit_compile=jit_compile, run_eagerly=run_eagerly)
-        self._jit_compile_asked = jit_compile
+        self._jit_compile_asked, self._logs = jit_compile, {}
         if not self.optimizer.built:  # a second `build` would give a loss scaling new variables
             self.optimizer.build(self.network.trainable_variables)
         self._gradient_step = GradientStep(
@@ -225,6 +225,7 @@ class Agent(keras.Model):
         *,
         epochs: int = 1,
         initial_epoch: int = 0,
+        epoch_updates: int | None = None,
         callbacks=None,
         verbose="auto",
         log_period_updates: int = 100,
@@ -237,6 +238,8 @@ class Agent(keras.Model):
         Args:
             sequence: a dqn_lab sequence, whose actions are taken by this agent's values.
             epochs, initial_epoch, callbacks, verbose: as in Keras.
+            epoch_updates: updates in each epoch of this fit, such as the rest of one that was broken off; None for as
+                many as the sequence says.
             log_period_updates: how often the figures in the callbacks' `logs` are read from the device, and a loss
                 that is not finite is noticed. An epoch's last update always is.
 
@@ -267,9 +270,12 @@ class Agent(keras.Model):
         if self._feed is not None:
             raise RuntimeError("This agent is being fitted already.")
         self._log_period_updates = require_integer("log_period_updates", log_period_updates, least=1)
-        self._logs, self._updates_begun = {}, self.updates
+        self._updates_begun = self.updates
         self.unfinite.assign(0)
-        feed = sequence.attach(self.act_values, _to_device)  # nothing that may raise lies between this and `try`
+        if self.sequence is not None and sequence is not self.sequence:
+            self._logs = {}  # another one's
+        # Nothing that may raise lies between this and `try`.
+        feed = sequence.attach(self.act_values, _to_device, epoch_updates)
         self._feed, self.sequence, self.fit_callbacks = feed, sequence, tuple(keras.tree.flatten(callbacks or ()))
         try:
             history = super().fit(
@@ -292,33 +298,28 @@ class Agent(keras.Model):
             raise feed.error
         return history
 
-    def get_config(self) -> dict:
-        """Returns what `from_config` needs."""
-        return {
-            "network": keras.saving.serialize_keras_object(self.network),
-            "target_period_updates": self.target_period_updates,
-            "gradient_clip": self.gradient_clip,
-            "name": self.name,
-        }
+    def finish_epoch(self, sequence, epoch: int, callbacks=None) -> None:
+        """Carries out the end of an epoch whose updates have all been made, as `fit` would have.
 
-    @classmethod
-    def from_config(cls, config: dict, custom_objects: dict | None = None) -> "Agent":
-        """Makes an agent of the same shape, with new weights."""
-        config = copy.deepcopy(config)  # Keras empties what it deserializes
-        network = keras.saving.deserialize_keras_object(config.pop("network"), custom_objects)
-        return cls(network, **config)
+        Afterwards `stop_training` tells whether a callback asked for the end.
 
-    def get_compile_config(self) -> dict:
-        """Returns what `compile` needs, for saving."""
-        return {
-            "optimizer": keras.saving.serialize_keras_object(self.optimizer),
-            "jit_compile": self._jit_compile_asked,
-        }
+        Args:
+            sequence: of that epoch.
+            epoch: its number, from 0.
+            callbacks: as in `fit`.
+        """
+        self.sequence, self.fit_callbacks = sequence, tuple(keras.tree.flatten(callbacks or ()))
+        listed = keras.callbacks.CallbackList(callbacks, model=self, epochs=epoch + 1, steps=len(sequence))
+        sequence.epoch_complete, self.stop_training, self._goes_on = True, False, False
+        listed.on_train_begin()
+        listed.on_epoch_begin(epoch)
+        listed.on_epoch_end(epoch, dict(self._logs))  # an epoch's last update always reads them
+        listed.on_train_end(dict(self._logs))
 
-    def compile_from_config(self, config: dict) -> None:
-        """Compiles as the saved agent was, with the optimizer's variables ready to be loaded."""
-        optimizer = keras.saving.deserialize_keras_object(config["optimizer"])
-        self.compile(optimizer, jit_compile=config["jit_compile"])
+    def _due(self, update: int) -> str:
+        if self.sequence is None:
+            return ""
+        return f" It was due at step {self.sequence.replay_min_steps + update * self.sequence.train_period_steps:,}."
 
     def _network_values(self, states):
         return self.network(states, training=False)  # [B, A]
@@ -340,6 +341,7 @@ class Agent(keras.Model):
             self._logs = {name: float(value) for name, value in logs.items()}
         self.sequence.seconds["update"] += time.perf_counter() - begin
         feed.end_update()
+        self._in_epoch = feed.left > 0
         return self._logs
 
     def _counted_update(self, batch):

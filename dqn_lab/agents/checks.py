@@ -1,8 +1,9 @@
-"""What an agent refuses: networks it cannot train, arguments out of range, logs that are no numbers."""
+"""What an agent refuses: networks it cannot train, arguments out of range, logs and states that are none."""
 
 import numbers
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 
@@ -103,3 +104,18 @@ def check_clip(gradient_clip) -> None:
         raise TypeError(f"`gradient_clip` must be a number or None. Received: gradient_clip={gradient_clip!r}")
     if not gradient_clip > 0:
         raise ValueError(f"`gradient_clip` must be positive or None. Received: gradient_clip={gradient_clip}")
+
+
+def check_agent_state(state: dict, variables: list) -> None:
+    """Refuses what an agent with these variables outside its file cannot take for its state.
+
+    Raises:
+        ValueError: something is missing, or of another kind or shape.
+    """
+    wanted = {"variables": list, "logs": dict, "in_epoch": bool}
+    wrong = [name for name, kind in wanted.items() if not isinstance(state.get(name), kind)]
+    if wrong:
+        raise ValueError(f"An agent's state must be what `get_state` returned. Received: no {', '.join(wrong)}")
+    own, given = _shapes(variables), [np.shape(value) for value in state["variables"]]
+    if own != given:
+        raise ValueError(f"The state must be of an agent whose metrics and seeds have shapes {own}. Received: {given}")

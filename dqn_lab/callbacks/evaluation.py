@@ -4,13 +4,14 @@ import logging
 import math
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 
 import keras
 import numpy as np
 
 from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.evaluation import NO_RESULT, EvaluationResult, check_limits, evaluate
-from dqn_lab.initial_states import INITIAL_STATES_SEED, HeldOut, held_out
+from dqn_lab.initial_states import INITIAL_STATES_SEED, InitialStates, held_out, sample_initial_states
 
 # One shape for all calls, so that values are compiled once; small, for memory's sake.
 _BATCH_SIZE = 100
@@ -109,7 +110,8 @@ class Evaluation(keras.callbacks.Callback):
             "seed": initial_states_seed,
         }
         self._twin = None
-        self._held_out: HeldOut | None = None
+        self._rules = {**self.limits, "epsilon": epsilon}  # that the baselines depend on
+        self._states: InitialStates | None = None
         self._baselines: dict[str, float] = {}
         self._logs = _to_logs(_figures(NO_RESULT))
 
@@ -135,24 +137,28 @@ class Evaluation(keras.callbacks.Callback):
             logs.update(self._logs)
 
     def get_state(self) -> dict:
-        """What a continued run needs: the epochs counted and the figures carried on."""
+        """What a continued run needs: the epochs counted, the last result and the figures carried on."""
         return {
             "complete_epochs": self.complete_epochs,
+            "result": asdict(self.result),
+            "rules": dict(self._rules),
             "logs": dict(self._logs),
             "baselines": dict(self._baselines),
         }
 
     def set_state(self, state: dict) -> None:
-        """Take over what `get_state` returned."""
+        """Take over what `get_state` returned; under other limits or another epsilon the baselines are played anew."""
         self.complete_epochs = state["complete_epochs"]
+        result = state["result"]
+        self.result = EvaluationResult(
+            **{name: tuple(result[name]) for name in ("returns", "lengths", "truncated")}, cut=result["cut"]
+        )
         self._logs = dict(state["logs"])
-        self._baselines = dict(state["baselines"])
+        self._baselines = dict(state["baselines"]) if state["rules"] == self._rules else {}
 
     def _evaluate(self) -> None:
-        if self._held_out is None:
-            self._held_out = held_out(self._twin, **self._held_out_arguments, **self.limits)
-        if not self._baselines:
-            self._baselines = self._measure_baselines()
+        if self._states is None:
+            self._prepare()
         self.result = self._play(self.model.q_values)
         figures = _figures(self.result) | self._judge_initial_states() | self._baselines
         _logger.info("%s", self._line(figures))
@@ -162,8 +168,18 @@ class Evaluation(keras.callbacks.Callback):
         self._twin.policy = policy
         return evaluate(self._twin, **self.limits, seed=self.seed)
 
-    def _measure_baselines(self) -> dict[str, float]:
-        baselines = {"baseline_random_return_mean": self._held_out.random_return_mean}
+    def _prepare(self) -> None:
+        given = self._held_out_arguments
+        if self._baselines and given["directory"] is None:  # of a continued run: the same states, no random play
+            self._states = sample_initial_states(self._twin, given["count"], given["seed"])
+            return
+        found = held_out(self._twin, **given, **self.limits)
+        self._states = found.states
+        if not self._baselines:
+            self._baselines = self._measure_baselines(found.random_return_mean)
+
+    def _measure_baselines(self, random_return_mean: float) -> dict[str, float]:
+        baselines = {"baseline_random_return_mean": random_return_mean}
         try:
             # Seeded initial weights are part of a network's configuration: the copy begins as the
             # run's network began, also in a run that was continued.
@@ -175,7 +191,7 @@ class Evaluation(keras.callbacks.Callback):
         return baselines | {"baseline_untrained_return_mean": untrained}
 
     def _judge_initial_states(self) -> dict[str, float]:
-        states = self._held_out.states
+        states = self._states
         if not len(states):
             return {}
         values, errors = [], []

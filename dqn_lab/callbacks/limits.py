@@ -45,14 +45,15 @@ class Limits(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._updates += 1
+        self._stop_if_due()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._stop_if_due()  # what came during the evaluation needs no further update
+
+    def _stop_if_due(self) -> None:
         self.interrupted = self._stop_requested()
         if self.interrupted or self.fraction() >= 1.0:
             self.model.stop_training = True
-
-    def on_epoch_end(self, epoch, logs=None):
-        # A request that came during the evaluation needs no further update.
-        if self._stop_requested():
-            self.interrupted = self.model.stop_training = True
 
     def fraction(self) -> float:
         """How much of the run is done, 0 to 1, by the total that is nearest; 0 without totals."""

@@ -61,7 +61,7 @@ BASELINES: tuple[Measure, ...] = (
         "baseline_untrained_return_mean",
         "baseline/untrained_return",
         "score",
-        "of the network before its first update",
+        "of the network with its first random weights",
     ),
 )
 

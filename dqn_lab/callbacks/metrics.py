@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import keras
 
@@ -64,16 +64,20 @@ class Meter:
         self._clock = clock
         self._last = Reading.of(agent, clock)
         self._began = self._last.time
+        self._carried = 0.0  # seconds of a state that was set
 
     def restart_clock(self) -> None:
-        """Leaves the time since the last reading out of the rates: an evaluation's, say."""
-        self._began = self._clock()
+        """Leaves the time since the last reading out of the rates: an evaluation's, say.
+
+        After `set_state` it is the time since then that is left out.
+        """
+        self._began = self._clock() - self._carried
 
     def measure(self) -> dict[str, float]:
         """The figures since the last call; those of training games only if one has ended."""
         now, last = Reading.of(self._agent, self._clock), self._last
         elapsed = max(now.time - self._began, 1e-9)
-        self._last, self._began = now, now.time
+        self._last, self._began, self._carried = now, now.time, 0.0
         figures = {
             "steps": now.steps,
             "frames": now.frames,
@@ -92,8 +96,55 @@ class Meter:
             figures["train_length_mean"] = (now.length_sum - last.length_sum) / games
         return {key: float(value) for key, value in figures.items()}
 
+    def get_state(self) -> dict:
+        """The counts of the last reading, and the seconds since then that go into the rates."""
+        counts = asdict(self._last)
+        del counts["time"]  # of a clock that another process doesn't have
+        # Without an update since then it was an evaluation's time, or nobody's.
+        learnt = self._agent.updates != self._last.updates
+        return {"counts": counts, "elapsed": self._clock() - self._began if learnt else 0.0}
 
-class Metrics(keras.callbacks.Callback):
+    def set_state(self, state: dict) -> None:
+        """Goes on from what `get_state` returned as if no time had passed since."""
+        now, self._carried = self._clock(), state["elapsed"]
+        self._last, self._began = Reading(time=now, **state["counts"]), now - self._carried
+
+
+class Metered(keras.callbacks.Callback):
+    """A callback with a meter that goes on from one fit to the next, in another process too.
+
+    Args:
+        clock: seconds from any moment on.
+    """
+
+    def __init__(self, clock: Callable[[], float]):
+        super().__init__()
+        self._clock = clock
+        self._meter: Meter | None = None  # of the fit that is going on
+        self._between: dict | None = None  # the meter's state between two fits
+
+    def on_train_begin(self, logs=None):
+        self._meter = Meter(self.model, self._clock)
+        if self._between is not None:
+            self._meter.set_state(self._between)
+        self._between = None  # a fit that raises leaves none: the next one's meter is new
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._meter.restart_clock()
+
+    def on_train_end(self, logs=None):
+        self._between, self._meter = self._meter.get_state(), None
+
+    def get_state(self) -> dict:
+        """What a continued run needs, between two updates or two fits."""
+        return {"meter": self._between if self._meter is None else self._meter.get_state()}
+
+    def set_state(self, state: dict) -> None:
+        """Takes over what `get_state` returned, before a fit; that the model isn't known yet is no matter."""
+        self._between = state["meter"]
+
+
+class Metrics(Metered):
     """Puts the figures of each epoch into `logs`, as floats, for every callback that comes after.
 
     The mean over training games of an epoch in which none ended is the last one again, and -inf
@@ -114,38 +165,45 @@ class Metrics(keras.callbacks.Callback):
         minutes: Callable[[], float],
         clock: Callable[[], float] = time.perf_counter,
     ):
-        super().__init__()
+        super().__init__(clock)
         self._evaluation = evaluation
         self._minutes = minutes
-        self._clock = clock
-        self._meter: Meter | None = None
         self._new: frozenset[str] = frozenset()  # keys that this epoch measured
         self._logs = {"train_return_mean": -math.inf, "train_length_mean": -math.inf}
 
-    def on_train_begin(self, logs=None):
-        self._meter = Meter(self.model, self._clock)
+    @property
+    def train_return_mean(self) -> float:
+        """Of the last complete epoch in which a training game ended; -inf before the first."""
+        return self._logs["train_return_mean"]
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self._meter.restart_clock()
+    @property
+    def evaluated(self) -> bool:
+        """Whether the epoch that ended last was evaluated; to be asked after the evaluation."""
+        if self._evaluation is None or not self._new:
+            return False
+        epochs = self._evaluation.complete_epochs
+        return epochs == 1 or epochs % self._evaluation.period_epochs == 0
 
     def on_epoch_end(self, epoch, logs=None):
         logs = {} if logs is None else logs
         self._new = frozenset()
         if self.model.sequence.epoch_complete:
-            measured = self._meter.measure()
-            measured |= {"epochs": epoch + 1.0, "minutes": float(self._minutes())}
+            measured = self._meter.measure() | {"epochs": epoch + 1.0, "minutes": float(self._minutes())}
             self._new = frozenset(measured) | frozenset(logs)  # Keras's own: loss, q_mean
             self._logs |= measured
         logs.update(self._logs)
 
     def row(self, logs: Mapping[str, float]) -> dict[str, float]:
         """The figures that this epoch measured, by key: none that is carried on or infinite."""
-        new = self._new | (OF_EVALUATION if self._evaluated() else frozenset())
+        new = self._new | (OF_EVALUATION if self.evaluated else frozenset())
         given = {key: logs[key] for key in _KEYS if key in new and key in logs}
         return {key: value for key, value in given.items() if math.isfinite(value)}
 
-    def _evaluated(self) -> bool:
-        if self._evaluation is None or not self._new:
-            return False
-        epochs = self._evaluation.complete_epochs
-        return epochs == 1 or epochs % self._evaluation.period_epochs == 0
+    def get_state(self) -> dict:
+        """As `Metered`, with the figures carried on."""
+        return super().get_state() | {"logs": dict(self._logs)}
+
+    def set_state(self, state: dict) -> None:
+        """As `Metered`."""
+        super().set_state(state)
+        self._logs = dict(state["logs"])

@@ -6,15 +6,13 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-import keras
-
 from dqn_lab.callbacks.limits import Limits
-from dqn_lab.callbacks.metrics import Meter, Metrics
+from dqn_lab.callbacks.metrics import Metered, Metrics
 
 _REDRAW_SECONDS = 0.5
 
 
-class Progress(keras.callbacks.Callback):
+class Progress(Metered):
     """Shows updates, steps, frames, rate, epsilon, loss, last mean return and the time left.
 
     Args:
@@ -33,21 +31,19 @@ class Progress(keras.callbacks.Callback):
         *,
         clock: Callable[[], float] = time.perf_counter,
     ):
-        super().__init__()
+        super().__init__(clock)
         self._transcript = transcript
         self._metrics = metrics
         self._limits = limits
-        self._clock = clock
-        self._meter: Meter | None = None
-        self._next_redraw = self._began = self._fraction = 0.0
+        self._next_redraw = self._fraction = 0.0
+        self._began: float | None = None
         self._return = math.nan  # of the last training games that ended
 
     def on_train_begin(self, logs=None):
-        self._meter = Meter(self.model, self._clock)
-        self._began, self._fraction = self._clock(), self._limits.fraction()
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._meter.restart_clock()
+        super().on_train_begin()
+        self._return = self._metrics.train_return_mean  # a continued run knows one
+        if self._began is None:  # the time left is told by all fits together
+            self._began, self._fraction = self._clock(), self._limits.fraction()
 
     def on_train_batch_end(self, batch, logs=None):
         if not self._transcript.interactive or self._clock() < self._next_redraw:
@@ -60,11 +56,13 @@ class Progress(keras.callbacks.Callback):
         if self.model.sequence.epoch_complete:
             row = self._metrics.row(logs or {})
             self._transcript.say(f"epoch {epoch + 1}: {self._line(row)}")
+            self._meter.measure()  # the next epoch's figures begin here
         else:
             figures = {**(logs or {}), **self._meter.measure()}
             self._transcript.say(f"epoch {epoch + 1}, in its course: {self._line(figures)}")
 
     def on_train_end(self, logs=None):
+        super().on_train_end()
         self._transcript.clear_status()
 
     def _line(self, figures: Mapping[str, float]) -> str:
@@ -78,14 +76,14 @@ class Progress(keras.callbacks.Callback):
             f"epsilon {figures['epsilon']:.3f}",
         ]
         words += [f"loss {figures['loss']:.4g}"] if "loss" in figures else []
-        words += [] if math.isnan(self._return) else [f"training return {self._return:.4g}"]
+        words += [] if not math.isfinite(self._return) else [f"training return {self._return:.4g}"]
         left = self._seconds_left()
         words += [] if left is None else [f"{_duration(left)} left"]
         return ", ".join(words)
 
     def _seconds_left(self) -> float | None:
         fraction, elapsed = self._limits.fraction(), self._clock() - self._began
-        done = fraction - self._fraction  # by this fit; a continued run began further on
+        done = fraction - self._fraction  # since then; a continued run began further on
         return elapsed * (1.0 - fraction) / done if done > 0 else None
 
 

@@ -118,7 +118,7 @@ class Lanes:
             seeds = seeds[0]  # all that every vector environment takes
         observation, _ = self._vector.reset(seed=seeds, options=options)
         self._ended[... if lanes is None else lanes] = False
-        return self._checked(observation)
+        return observation
 
     def step(self, action: np.ndarray) -> LaneStep:
         """Takes one action in every lane.
@@ -127,19 +127,19 @@ class Lanes:
             action: 0..n-1 for every lane, [N].
 
         Raises:
-            ValueError: an action is out of range, or an observation is not finite.
+            ValueError: an action is out of range.
         """
         if np.any((action < 0) | (action >= self.num_actions)):
             raise ValueError(f"Actions must be 0..{self.num_actions - 1}. Received: action={action.tolist()}")
         first_observation, reward, terminated, truncated, info = self._vector.step(action + self._start)
-        observation = self._checked(first_observation)
+        observation = first_observation
         acted = ~self._ended if self.drops_rows else np.ones_like(terminated)
         ended = terminated | truncated
         begun = ~acted
         if self.autoreset == AutoresetMode.SAME_STEP:
             begun = ended
             if ended.any():
-                observation = self._checked(_with_final_observations(observation, info["final_obs"], ended))
+                observation = _with_final_observations(observation, info["final_obs"], ended)
         self._ended = ended
         return LaneStep(
             observation,
@@ -224,12 +224,6 @@ class Lanes:
     def _environments(self) -> list[gymnasium.Env | VectorEnv]:
         """Returns what was made, one a lane or a user's vector environment; `CheckedEnvironment` has no state."""
         return [self._vector] if self.is_users_vector else [checked.env for checked in self._vector.envs]
-
-    def _checked(self, observation: np.ndarray) -> np.ndarray:
-        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
-            lanes = np.flatnonzero(~np.isfinite(observation.reshape(self.num_envs, -1)).all(axis=1)).tolist()
-            raise ValueError(f"The environment returned an observation that is not finite. Received: lanes={lanes}")
-        return observation
 
 
 def _join(first, make_environment, num_envs: int, autoreset: AutoresetMode) -> SyncVectorEnv:

@@ -67,6 +67,10 @@ class Arena:
         if serial != self._newest:
             self._reuse_if_dead(serial)
 
+    def clear(self) -> None:
+        """Gives up all blocks, and their memory."""
+        self._chunks, self._free = {}, []
+
     def get_state(self) -> dict[int, np.ndarray]:
         """Returns serial number -> the bytes filled, themselves and not copies, of every chunk in use."""
         return {serial: chunk.data[: chunk.end] for serial, chunk in self._chunks.items()}

@@ -76,6 +76,19 @@ class CompressedFrames:
         rows = np.count_nonzero(self._length) * self.block_rows
         return self._length.sum() / rows if rows else math.nan
 
+    @property
+    def bytes_per_row(self) -> float:
+        """About the bytes of an observation in changes."""
+        packed = self.compressed_bytes_per_row
+        return self._block_bytes / self.block_rows if math.isnan(packed) else packed
+
+    def clear(self) -> None:
+        """Forgets all observations, and gives their memory back."""
+        self._arena.clear()
+        for array in self._arrays().values():
+            array[...] = 0
+        self._newest[...] = self._serial[...] = -1
+
     def append(self, index: np.ndarray, frames: np.ndarray) -> None:
         """Writes one observation per index, each lane's next. [N], [N, *shape]
 
@@ -130,10 +143,10 @@ class CompressedFrames:
             array[...] = state[name]
 
     def get_changes(self, first: np.ndarray, written: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns copies of the observations from position `first` of each lane on, as they are kept.
+        """Returns copies of the observations from position `first` of each lane to `written - 1`, as they are kept.
 
         Args:
-            first, written: positions that are stored, and rows written to each lane, [num_envs].
+            first, written: positions that are stored, and rows written to each lane by then, [num_envs].
 
         Returns:
             "block_rows" (); of the B blocks that hold such observations "length" [B] and, one behind the other, their

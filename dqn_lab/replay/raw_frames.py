@@ -20,6 +20,11 @@ class RawFrames:
     def __init__(self, capacity: int, num_envs: int, shape: tuple[int, ...], dtype) -> None:
         self.array = lazy_zeros((capacity, *shape), dtype)
         self.shape, self.dtype, self.nbytes = self.array.shape[1:], self.array.dtype, self.array.nbytes
+        self.bytes_per_row = self.nbytes / capacity
+
+    def clear(self) -> None:
+        """Forgets all observations, and gives their memory back."""
+        self.array = lazy_zeros(self.array.shape, self.dtype)
 
     def append(self, index: np.ndarray, frames: np.ndarray) -> None:
         """Writes one observation per index, each lane's next. [N], [N, *shape]"""
@@ -43,7 +48,7 @@ class RawFrames:
         self.array[...] = state
 
     def get_changes(self, first: np.ndarray, written: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns copies of the observations from position `first` of each lane on. [num_envs], [num_envs]"""
+        """Returns copies of the observations of the positions `first` to `written - 1`. [num_envs], [num_envs]"""
         return {"frames": self.read(index_between(first, written))}
 
     def apply_changes(self, changes: dict[str, np.ndarray], first: np.ndarray, written: np.ndarray) -> None:

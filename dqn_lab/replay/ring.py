@@ -70,11 +70,8 @@ class FrameRing:
         self.num_envs = int(num_envs)
         self.slots = self.capacity // self.num_envs
         self.frames = make_frames(self.capacity, self.num_envs, shape, dtype)
-        for name, column_dtype in _COLUMNS.items():
-            setattr(self, name, lazy_zeros(self.capacity, column_dtype))
-        for name, lane_dtype in _LANE_STATE.items():
-            setattr(self, name, np.zeros(self.num_envs, lane_dtype))
         self._all_lanes = np.arange(self.num_envs)
+        self._make_arrays()
 
     @staticmethod
     def bytes_needed(capacity: int, shape: tuple[int, ...], dtype) -> tuple[int, int]:
@@ -86,6 +83,11 @@ class FrameRing:
     def nbytes(self) -> int:
         """Bytes of all columns, and those that the observations take now."""
         return self.frames.nbytes + sum(array.nbytes for array in self._arrays().values())
+
+    @property
+    def bytes_per_row(self) -> float:
+        """About the bytes of a row in changes."""
+        return self.frames.bytes_per_row + sum(np.dtype(each).itemsize for each in _COLUMNS.values())
 
     @property
     def stored(self) -> np.ndarray:
@@ -181,6 +183,11 @@ class FrameRing:
         self.episode_end[self.slot(newest[followed] - self.num_envs)] = True
         self.final[lanes] = True
 
+    def clear(self) -> None:
+        """Makes the ring as it was when it was new, and gives its memory back."""
+        self.frames.clear()
+        self._make_arrays()
+
     def get_state(self) -> dict[str, Any]:
         """Returns the arrays themselves, not copies; "frames" is the store's own state."""
         return {"frames": self.frames.get_state(), **self._arrays()}
@@ -204,18 +211,23 @@ class FrameRing:
         """
         refuse_other_arrays(self._arrays(), state if isinstance(state, dict) else {})
 
-    def get_changes(self, since: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Returns copies of all that was stored or changed since `written` was `since`.
+    def get_changes(self, since: np.ndarray | None = None, until: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Returns copies of all that was stored or changed since `written` was `since`, or of a first part of it.
+
+        A part is for a ring that the rest is applied to next: its rows are as they are now, and so is what it tells
+        of the lanes.
 
         Args:
             since: `written` at the last checkpoint, [num_envs]; None for everything that is stored.
+            until: position that each lane's rows end before, stored or the next, [num_envs]; None for all rows.
 
         Returns:
-            "capacity" (), "since" [num_envs], `written`, `ending` and `final` [num_envs], of K rows the columns [K],
-            and what the store's `get_changes` returns.
+            "capacity" (), "since" [num_envs], "first" [num_envs], the position of each lane's first row, `written`,
+            `ending` and `final` [num_envs], of K rows the columns [K], and what the store's `get_changes` returns.
 
         Raises:
-            ValueError: `since` has another shape, or is ahead of `written`.
+            ValueError: `since` or `until` has another shape, `since` is ahead of `written`, or `until` lies before
+                `since` or what is stored.
         """
         since = np.zeros_like(self.written) if since is None else np.array(since, np.int64)
         if since.shape != self.written.shape or np.any((since < 0) | (since > self.written)):
@@ -224,13 +236,17 @@ class FrameRing:
                 f"Received: since={since.tolist()}"
             )
         first = first_changed(since, self.written, self.slots)
-        slot = self.slot(index_between(first, self.written))  # [K]
+        until = self.written.copy() if until is None else np.array(until, np.int64)
+        self._check_until(since, until)
+        slot = self.slot(index_between(first, until))  # [K]
         return {
             "capacity": np.array(self.capacity, np.int64),
             "since": since,
+            "first": first,
             **{name: getattr(self, name).copy() for name in _LANE_STATE},
+            "written": until,
             **{name: getattr(self, name)[slot] for name in _COLUMNS},
-            **self.frames.get_changes(first, self.written),
+            **self.frames.get_changes(first, until),
         }
 
     def apply_changes(self, changes: dict[str, np.ndarray]) -> None:
@@ -244,8 +260,7 @@ class FrameRing:
             MemoryError: the store has no memory for them; the ring is as it was.
         """
         self._check_continues(changes)
-        written = changes["written"]
-        first = first_changed(changes["since"], written, self.slots)
+        first, written = changes["first"], changes["written"]
         slot = self.slot(index_between(first, written))  # [K]
         refuse_other_arrays({name: np.empty(len(slot), dtype) for name, dtype in _COLUMNS.items()}, changes)
         self.frames.apply_changes(changes, first, written)  # first, as it may refuse them
@@ -268,6 +283,12 @@ class FrameRing:
             _refuse_broken(lane, self._row_rules(positions, slot) | self._episode_rules(slot))
             _refuse_broken(lane, self._lane_rules(lane, slot))
 
+    def _make_arrays(self) -> None:
+        for name, column_dtype in _COLUMNS.items():
+            setattr(self, name, lazy_zeros(self.capacity, column_dtype))
+        for name, lane_dtype in _LANE_STATE.items():
+            setattr(self, name, np.zeros(self.num_envs, lane_dtype))
+
     def _arrays(self) -> dict[str, np.ndarray]:
         return {name: getattr(self, name) for name in (*_COLUMNS, *_LANE_STATE)}
 
@@ -280,10 +301,17 @@ class FrameRing:
                 f"An observation follows an action, or begins an episode. Received: lanes={np.asarray(lanes).tolist()}"
             )
 
+    def _check_until(self, since: np.ndarray, until: np.ndarray) -> None:
+        least = np.maximum(since, self.oldest_position)
+        if until.shape != self.written.shape or np.any((until < least) | (until > self.written)):
+            raise ValueError(
+                f"Changes end between {least.tolist()} and {self.written.tolist()}. Received: until={until.tolist()}"
+            )
+
     def _check_continues(self, changes: dict[str, np.ndarray]) -> None:
         lanes = {name: getattr(self, name) for name in _LANE_STATE}
         capacity = np.array(self.capacity, np.int64)
-        refuse_other_arrays({"capacity": capacity, "since": self.written, **lanes}, changes)
+        refuse_other_arrays({"capacity": capacity, "since": self.written, "first": self.written, **lanes}, changes)
         if changes["capacity"] != capacity:
             raise ValueError(
                 f"The changes must be of a ring of capacity {capacity}. Received: capacity={changes['capacity']}"
@@ -294,6 +322,12 @@ class FrameRing:
             raise ValueError(
                 "Changes are applied in the order in which they were made, with none left out. Received: "
                 f"since={since.tolist()}, written={written.tolist()}, in a ring of written={self.written.tolist()}"
+            )
+        first, least = changes["first"], first_changed(since, written, self.slots)
+        if np.any((first < least) | (first > written)):
+            raise ValueError(
+                f"Rows of changes begin between {least.tolist()} and {written.tolist()}. Received: "
+                f"first={first.tolist()}"
             )
 
     def _row_rules(self, positions: np.ndarray, slot: np.ndarray) -> dict[str, bool]:

@@ -1,7 +1,7 @@
 """The feed: the minibatches of one fit, and the order in which simulation and updates take turns."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import NoReturn
 
 import numpy as np
@@ -74,9 +74,11 @@ class Feed:
         policy: features [N, ...] -> action values [N, A].
         place: takes a batch to the device that updates run on, on the thread that made it.
         carried: a batch that was made for an earlier fit and that no update took, or None.
+        updates: of each epoch.
 
     Attributes:
         left: updates of the epoch that have not taken their batch.
+        in_flight: a batch that is made and that no update has taken, or None.
         error: what was raised while a batch was made, on whichever thread, or None.
         failed: whether `next_batch` raised because of it.
     """
@@ -87,13 +89,14 @@ class Feed:
         policy: Callable[[np.ndarray], np.ndarray],
         place: Callable[[Batch], dict],
         carried: Batch | None,
+        updates: int,
     ) -> None:
         self.left = 0
+        self.in_flight = carried
         self.error: BaseException | None = None
         self.failed = False
         self._sequence, self._policy, self._place = sequence, policy, place
-        self._updates_per_epoch = len(sequence)
-        self._in_flight = carried  # made, and not yet taken by an update
+        self._updates = updates
         self._ordered: Future | None = None  # what `place` makes of the batch in flight
         self._worker: ThreadPoolExecutor | None = None
         if sequence.feeding == "overlap":
@@ -107,7 +110,7 @@ class Feed:
         """
         import tensorflow as tf
 
-        return tf.data.Dataset.range(self._updates_per_epoch)
+        return tf.data.Dataset.range(self._updates)
 
     def next_batch(self) -> dict:
         """Returns the batch of the next update, as `place` left it.
@@ -118,7 +121,7 @@ class Feed:
         """
         if not self.left:
             self._sequence.epoch_complete = False
-            self.left = self._updates_per_epoch
+            self.left = self._updates
         try:
             batch = self._take()
         except Exception:
@@ -127,7 +130,7 @@ class Feed:
             self._fail()
         orders = self._worker is not None and self.left > 1  # after the last one nothing: the epoch ends quiet
         values = self._due_values() if orders else None  # may raise: the batch is still in flight then
-        self._in_flight = None
+        self.in_flight = None
         self.left -= 1
         if orders:
             self._order(values)
@@ -136,6 +139,14 @@ class Feed:
     def end_update(self) -> None:
         """To be called after each update that was made."""
         self._sequence.epoch_complete = self.left == 0
+
+    def settle(self) -> None:
+        """Waits until no batch is being made; what goes wrong there is left to who waits for the batch.
+
+        The sequence stands still then until the next update asks for its batch.
+        """
+        if self._ordered is not None:
+            wait([self._ordered])
 
     def close(self) -> None:
         """Ends the feed. A batch that was ordered is waited for and carried on.
@@ -146,12 +157,12 @@ class Feed:
             if self._worker is not None:
                 self._worker.shutdown(wait=True)  # it carries out what was ordered
         finally:  # also when a second Ctrl-C breaks off the wait
-            self._sequence.detach(self, self._in_flight)
-            self._ordered = self._in_flight = None
+            self._sequence.detach(self, self.in_flight)
+            self._ordered = self.in_flight = None
 
     def _take(self) -> dict:
-        if self._in_flight is not None and self._ordered is None:  # carried on from an earlier fit
-            return self._place(self._in_flight)
+        if self.in_flight is not None and self._ordered is None:  # carried on from an earlier fit
+            return self._place(self.in_flight)
         if self._worker is None:
             return self._make(self._policy, None)
         if self._ordered is None:
@@ -167,8 +178,8 @@ class Feed:
 
     def _make(self, policy: Callable | None, values: np.ndarray | None) -> dict:
         try:
-            self._in_flight = self._sequence.produce_batch(policy, values)
-            return self._place(self._in_flight)
+            self.in_flight = self._sequence.produce_batch(policy, values)
+            return self._place(self.in_flight)
         except BaseException as error:
             self.error = error
             raise

@@ -25,7 +25,8 @@ def action_values(policy: Policy, features: np.ndarray, num_actions: int) -> np.
     """Returns a policy's action values. [N, ...] -> [N, A]
 
     Raises:
-        ValueError: they have another shape, or one of them is NaN.
+        ValueError: they have another shape.
+        FloatingPointError: one of them is NaN.
     """
     values = np.asarray(policy(features))
     if values.shape != (len(features), num_actions):
@@ -34,5 +35,5 @@ def action_values(policy: Policy, features: np.ndarray, num_actions: int) -> np.
             f"Received: shape={values.shape}"
         )
     if np.isnan(values).any():
-        raise ValueError("A policy must return action values that are numbers. Received: NaN")
+        raise FloatingPointError("A policy must return action values that are numbers. Received: NaN")
     return values

@@ -87,13 +87,20 @@ def make_replay(
     raw, columns = FrameRing.bytes_needed(capacity, space.shape, space.dtype)
     frames, make_frames, of_frames = raw, RawFrames, f"{describe_bytes(raw)} of frames"
     if compression == "lz4" and raw:  # an observation without elements is all there is of it already
-        frames = min(raw, capacity * _COMPRESSED_BYTES)
+        frames = _expected_bytes(raw, capacity)
         make_frames = functools.partial(CompressedFrames, on_growth=functools.partial(check_reserve, multiple=num_envs))
         of_frames = f"about {describe_bytes(frames)} of compressed frames (at most {describe_bytes(raw)})"
     needed = f"Replay memory: {of_frames} + {describe_bytes(columns)} of columns for {capacity:,} steps."
     _announce(needed, frames + columns, capacity, (frames + columns) / capacity, num_envs)
     ring = FrameRing(capacity, num_envs, space.shape, space.dtype, make_frames)
     return Replay(ring, span=span, n_step=n_step)
+
+
+def expected_row_bytes(ring: FrameRing) -> float:
+    """Returns the bytes that one row of a full ring is expected to take, in memory as on disk."""
+    raw, columns = FrameRing.bytes_needed(1, ring.frames.shape, ring.frames.dtype)
+    frame = _expected_bytes(raw, 1) if isinstance(ring.frames, CompressedFrames) else raw
+    return frame + columns
 
 
 def check_growth(replay: Replay) -> None:
@@ -116,6 +123,10 @@ def check_growth(replay: Replay) -> None:
     )
     to_come = round(per_step * (ring.capacity - len(ring)))
     _announce(said, to_come, ring.capacity, per_step, ring.num_envs)
+
+
+def _expected_bytes(raw: int, capacity: int) -> int:
+    return min(raw, capacity * _COMPRESSED_BYTES)
 
 
 def _announce(said: str, needed_bytes: int, capacity: int, bytes_per_row: float, num_envs: int) -> None:

@@ -67,23 +67,26 @@ class Simulation:
         mask = np.ones(self.lanes.num_envs, bool) if lanes is None else lanes
         numbers = np.flatnonzero(mask)
         self.replay.ring.abandon_episodes(numbers)
-        self.replay.ring.append(self.lanes.reset(seeds, lanes)[mask], numbers)
+        observation = self.lanes.reset(seeds, lanes)
+        _refuse_unfinite(observation, "a first observation", np.full(len(mask), self.steps))
+        self.replay.ring.append(observation[mask], numbers)
         self.lane_return[mask], self.lane_length[mask] = 0.0, 0
         self.begun, self.episode_end = np.zeros_like(mask), self.episode_end & ~mask
         self.has_begun = True
 
-    def step(self, action: np.ndarray) -> None:
+    def step(self, action: np.ndarray, update: int | None = None) -> None:
         """Takes one action in every lane and stores what came of it.
 
         Args:
             action: [N].
+            update: number of the update that it is made for, where there is one.
 
         Raises:
-            ValueError: a reward is not finite; nothing is stored then.
+            ValueError: a reward or an observation is not finite; nothing is stored then.
         """
         self.has_begun = False  # whatever breaks in, an error or Ctrl-C: the environments must begin anew then
         step = self.lanes.step(action)
-        self._refuse_unfinite(step)
+        self._refuse_unfinite(step, update)
         self._remember(action, step)
         self._store(step)
         self._count(step)
@@ -140,15 +143,12 @@ class Simulation:
         if state["lanes"] is not None:
             self.lanes.check_state(state["lanes"])
 
-    def _refuse_unfinite(self, step: LaneStep) -> None:
-        if np.isfinite(step.reward).all():
-            return
-        lane = int(np.flatnonzero(~np.isfinite(step.reward))[0])
-        number = self.steps + int(step.acted[: lane + 1].sum())
-        raise ValueError(
-            f"The environment returned a reward that is not finite at step {number}, in lane {lane}. "
-            f"Received: reward={step.reward[lane]}"
-        )
+    def _refuse_unfinite(self, step: LaneStep, update: int | None) -> None:
+        number = self.steps + np.cumsum(step.acted)  # [N]
+        before = "" if update is None else f", before update {update}"
+        _refuse_unfinite(step.reward, "a reward", number, before)
+        _refuse_unfinite(step.observation, "an observation", number, before)
+        _refuse_unfinite(step.first_observation, "a first observation", number, before)
 
     def _remember(self, action: np.ndarray, step: LaneStep) -> None:
         self.action, self.reward = np.asarray(action), step.reward
@@ -189,3 +189,14 @@ def _is_like(given, own) -> bool:
     if isinstance(own, np.ndarray):
         return isinstance(given, np.ndarray) and (given.shape, given.dtype) == (own.shape, own.dtype)
     return isinstance(given, int | float) if isinstance(own, int | float) else True
+
+
+def _refuse_unfinite(values: np.ndarray, what: str, number: np.ndarray, before: str = "") -> None:
+    """Raises ValueError that names the first lane where values, [N, ...], are not finite, and its step, [N]."""
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    lane = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
+    raise ValueError(
+        f"The environment returned {what} that is not finite at step {number[lane]}, in lane {lane}{before}. "
+        f"Received: {what.split()[-1]}={values[lane].ravel()[~np.isfinite(values[lane].ravel())][0]}"
+    )

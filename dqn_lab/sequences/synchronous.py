@@ -290,25 +290,39 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
 
     # State.
 
-    def get_state(self) -> dict:
-        """Returns replay, counts, generators, and the environments' state where that is exact.
+    def why_inexact(self) -> str | None:
+        """Returns why the environments can't go on exactly from a state, in a few words, or None where they can.
 
-        The replay's arrays are the sequence's own, not copies. Exact are this package's environments, gymnasium's
-        classic control, and others that offer `get_state` and `set_state`; see `environment_state.why_inexact`.
+        Exact are this package's environments, gymnasium's classic control, and others that offer `get_state` and
+        `set_state`; see `environment_state.why_inexact`.
         """
+        return self._simulation.lanes.why_inexact()
+
+    def get_state(self, replay: bool = True) -> dict:
+        """Returns replay, counts, generators, and the environments' state unless `why_inexact` tells why not.
+
+        Inside a fit it may be asked for between two updates, on the thread of the fit, such as in a callback's
+        `on_train_batch_begin`: a batch in the making is waited for, and belongs to it. Nothing moves otherwise.
+
+        Args:
+            replay: whether the replay is in it. Its arrays are the sequence's own, not copies.
+        """
+        carried = self._settled_batch()  # first: what is being made moves all the rest
         return {
             "identity": self.get_identity(),
-            "replay": self.replay.ring.get_state(),
+            "replay": self.replay.ring.get_state() if replay else None,
             "simulation": self._simulation.get_state(),
             "generators": {name: each.bit_generator.state for name, each in self._generators.items()},
             "batches": self.batches,
-            "carried": None if self._carried is None else self._carried["index"].copy(),
+            "carried": None if carried is None else carried["index"].copy(),
+            "seconds": dict(self.seconds),
         }
 
     def set_state(self, state: dict) -> None:
         """Takes over what `get_state` returned, and goes on as that sequence would have.
 
-        Where the environments' state is not in it, the next step begins new episodes in all lanes.
+        Where the environments' state is not in it, the next step begins new episodes in all lanes. Where the replay
+        is not in it, the ring stays: it must be as it was then, loaded by other means.
 
         Raises:
             RuntimeError: a fit is running.
@@ -317,7 +331,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         """
         self._refuse_inside_fit()
         given = state if isinstance(state, dict) else {}
-        missing = [name for name in self.get_state() if name not in given]
+        missing = [name for name in self.get_state(replay=False) if name not in given]
         if missing:
             raise ValueError(f"The state must be what `get_state` returned. Received: no {', '.join(missing)}")
         if state["identity"] != self.get_identity():
@@ -327,11 +341,14 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
             )
         generators = _generators_of(state["generators"])
         self._simulation.check_state(state["simulation"])
-        self.replay.ring.check_state(state["replay"])
+        seconds = _seconds_of(state["seconds"], self.seconds)
+        if state["replay"] is not None:
+            self.replay.ring.check_state(state["replay"])
         self._simulation.set_lanes(state["simulation"])
-        self.replay.ring.set_state(state["replay"])
+        if state["replay"] is not None:
+            self.replay.ring.set_state(state["replay"])
         self._simulation.set_counts(state["simulation"])
-        self._generators = generators
+        self._generators, self.seconds = generators, seconds
         self.batches = int(state["batches"])
         carried = state["carried"]
         self._carried = None if carried is None else self.get_transitions(carried)
@@ -360,7 +377,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
     def _advance(self, values: np.ndarray | None) -> None:
         begin = time.perf_counter()
         action = self.choose_actions(values, self._generators["exploration"])
-        self._simulation.step(action)
+        self._simulation.step(action, self.batches + 1)
         self.seconds["environment"] += time.perf_counter() - begin
 
     def _copied(self, name: str, generator: np.random.Generator | None) -> np.random.Generator:
@@ -377,3 +394,9 @@ def _generators_of(states: dict) -> dict[str, np.random.Generator]:
             f"The generators' states must be what `get_state` returned. Received: {name}: {error}"
         ) from error
     return generators
+
+
+def _seconds_of(saved, own: dict[str, float]) -> dict[str, float]:
+    if not isinstance(saved, dict) or not all(isinstance(saved.get(name), int | float) for name in own):
+        raise ValueError(f"The seconds must be numbers of {', '.join(own)}. Received: seconds={saved!r}")
+    return {name: float(saved[name]) for name in own}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from dqn_lab.arguments import require_choice
+from dqn_lab.arguments import require_choice, require_integer
 from dqn_lab.devices import usable_cores
 from dqn_lab.sequences.feed import FEEDINGS, Batch, Feed, choose_feeding, has_gpu
 from dqn_lab.sequences.policy import Policy, action_values
@@ -31,6 +31,7 @@ class TurnTaking(keras.utils.PyDataset):
     def __init__(self, feeding: str) -> None:
         super().__init__()
         self._feeding_asked = require_choice("feeding", feeding, FEEDINGS)
+        self._feeding_reason: str | None = None  # of a feeding that is given, not chosen
         self.batches = 0
         self.epoch_complete = False
         self._feed: Feed | None = None
@@ -46,16 +47,35 @@ class TurnTaking(keras.utils.PyDataset):
         """Why this way of feeding is used, in a few words."""
         return self._choose_feeding()[1]
 
-    def attach(self, policy: Policy, place: Callable[[Batch], dict] = dict) -> Feed:
+    def use_feeding(self, feeding: str, reason: str) -> None:
+        """Feeds by one of the two ways from now on, whatever device and cores would suggest.
+
+        Args:
+            feeding: "alternate" or "overlap".
+            reason: why, in a few words.
+
+        Raises:
+            RuntimeError: a fit is running.
+            ValueError: it is neither, or the lanes do not allow it.
+        """
+        self._refuse_inside_fit()
+        require_choice("feeding", feeding, FEEDINGS[1:])
+        chosen, obstacle = self._choose_feeding(feeding)
+        if chosen != feeding:
+            raise ValueError(f"This sequence can't be fed so: {obstacle}. Received: feeding={feeding!r}")
+        self._feeding_asked, self._feeding_reason = feeding, reason
+
+    def attach(self, policy: Policy, place: Callable[[Batch], dict] = dict, updates: int | None = None) -> Feed:
         """Returns the feed of one fit, which the caller closes. Makes the initial fill.
 
         Args:
             policy: features [N, ...] -> action values [N, A].
             place: takes a batch to the device that updates run on.
+            updates: of each epoch of this fit; None for as many as the sequence says.
 
         Raises:
             RuntimeError: another fit is running.
-            ValueError: more than one thread, or a process, would produce minibatches.
+            ValueError: no updates; or more than one thread, or a process, would produce minibatches.
         """
         if self.workers > 1 or self.use_multiprocessing:
             raise ValueError(
@@ -63,10 +83,11 @@ class TurnTaking(keras.utils.PyDataset):
                 f"Received: workers={self.workers}, use_multiprocessing={self.use_multiprocessing}"
             )
         self._refuse_inside_fit()
+        updates = len(self) if updates is None else require_integer("epoch_updates", updates, least=1)
         self.fill()
         self.epoch_complete = False
         carried, self._carried = self._carried, None
-        self._feed = Feed(self, policy, place, carried)
+        self._feed = Feed(self, policy, place, carried, updates)
         return self._feed
 
     def detach(self, feed: Feed, carried: dict[str, np.ndarray] | None) -> None:
@@ -83,9 +104,13 @@ class TurnTaking(keras.utils.PyDataset):
 
         Raises:
             ValueError: they have another shape.
+            FloatingPointError: one of them is NaN.
         """
         begin = time.perf_counter()
-        values = action_values(policy, self.get_latest_feature(), self.num_actions)
+        try:
+            values = action_values(policy, self.get_latest_feature(), self.num_actions)
+        except FloatingPointError as error:
+            raise FloatingPointError(f"{error} at step {self.steps:,}, before update {self.batches + 1}.") from None
         self.seconds["acting"] += time.perf_counter() - begin
         return values
 
@@ -111,9 +136,18 @@ class TurnTaking(keras.utils.PyDataset):
             "A sequence is trained on with `agent.fit(sequence)` of a dqn_lab agent, which attaches its policy."
         )
 
-    def _choose_feeding(self) -> tuple[str, str]:
+    def _settled_batch(self) -> Batch | None:
+        """Returns the batch that the next update will take, if it is made; none is being made then."""
+        if self._feed is None:
+            return self._carried
+        self._feed.settle()
+        return self._feed.in_flight
+
+    def _choose_feeding(self, asked: str | None = None) -> tuple[str, str]:
+        if asked is None and self._feeding_reason is not None:
+            return self._feeding_asked, self._feeding_reason
         return choose_feeding(
-            self._feeding_asked,
+            self._feeding_asked if asked is None else asked,
             num_envs=self.num_envs,
             train_period_steps=self.train_period_steps,
             drops_rows=self._simulation.lanes.drops_rows,

@@ -1,0 +1,48 @@
+"""Totals of a run: the first one reached ends it, steps counted in updates."""
+
+import math
+import sys
+
+import pytest
+
+from dqn_lab.totals import Totals
+
+
+class Sequence:
+    replay_min_steps, train_period_steps = 100, 4
+
+    def __len__(self):
+        return 10
+
+
+def totals(steps=math.inf, updates=math.inf, minutes=math.inf):
+    return Totals(Sequence(), steps=steps, updates=updates, minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("given", "updates", "epochs"),
+    [
+        ({"updates": 35}, 35, 4),
+        ({"steps": 140}, 10, 1),  # 100 of the fill, then 4 an update
+        ({"steps": 141}, 11, 2),
+        ({"steps": 140, "updates": 3}, 3, 1),
+        ({"steps": 1}, 1, 1),
+        ({"minutes": 5}, math.inf, sys.maxsize),
+    ],
+)
+def test_steps_are_counted_in_updates_and_updates_in_epochs(given, updates, epochs):
+    one = totals(**given)
+    assert (one.updates, one.epochs) == (updates, epochs)
+
+
+def test_they_are_told_as_they_were_given():
+    assert totals(steps=1000, minutes=2.5).describe() == "ends at: 1,000 steps or 2.5 minutes"
+    assert totals().describe() == "ends at: no limit; Ctrl-C stops and saves"
+    assert totals(steps=1000).config() == {"steps": 1000, "updates": math.inf, "minutes": math.inf}
+
+
+@pytest.mark.parametrize("name", ["steps", "updates", "minutes"])
+@pytest.mark.parametrize("value", [0, -1, math.nan, True, "7"])
+def test_a_total_is_above_0(name, value):
+    with pytest.raises(ValueError, match=f"`total_{name}` must be above 0. Received: total_{name}="):
+        totals(**{name: value})
