@@ -216,7 +216,8 @@ class Run:
         held = held if directory.continues else 0
         disk = check_disk(directory.existing_parent(), self._disk_bytes(totals), held)
         return [
-            f"writes: {directory.path} (config.json, log.txt, progress.csv, TensorBoard events, checkpoints/, replay/, best/)",
+            f"writes: {directory.path} (config.json, log.txt, progress.csv, TensorBoard events, checkpoints/, replay/, "
+            "best/)",
             f"saves: {when}; the same command continues the run ({exactly})",
             f"disk: {disk}",
             f"watch: tensorboard --logdir {directory.path}",

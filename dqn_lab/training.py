@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 
@@ -70,10 +71,11 @@ class Training:
             minutes=self.minutes,
             keep=run.keep,
         )
+        steps = run.checkpoint_period_steps
         self._checkpoint = Checkpoint(
             self.checkpoints,
             minutes=self.minutes,
-            period_steps=run.checkpoint_period_steps,
+            period_updates=None if steps is None else math.ceil(steps / run.sequence.train_period_steps),
             period_minutes=run.checkpoint_period_minutes,
         )
         # What saves the epoch before it is judged; measures, then monitors, then what writes: each sees all that those

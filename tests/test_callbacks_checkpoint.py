@@ -85,11 +85,11 @@ def test_a_broken_off_epoch_is_saved_at_the_end():
     assert fit(3, total_updates=6).saved == [(6, 1)]
 
 
-def test_steps_and_minutes_decide_whichever_is_first():
-    # Due 12 steps = 3 updates after the last save; a save is made before the next update begins.
-    assert fit(3, period_steps=12).saved == [(3, 0), (6, 1), (9, 2), (12, 2), (12, 3)]
+def test_updates_and_minutes_decide_whichever_is_first():
+    # A save is made before the next update begins.
+    assert fit(3, period_updates=3).saved == [(3, 0), (6, 1), (9, 2), (12, 2), (12, 3)]
     assert fit(3, period_minutes=2.9 / 60).saved == [(3, 0), (6, 1), (9, 2), (12, 2), (12, 3)]
-    assert fit(3, period_steps=12, period_minutes=1.9 / 60).saved == [
+    assert fit(3, period_updates=3, period_minutes=1.9 / 60).saved == [
         (2, 0),
         (4, 0),
         (6, 1),
@@ -98,11 +98,11 @@ def test_steps_and_minutes_decide_whichever_is_first():
         (12, 2),
         (12, 3),
     ]
-    assert fit(3, period_steps=10**6, period_minutes=10**6).saved == [(12, 3)]
+    assert fit(3, period_updates=10**6, period_minutes=10**6).saved == [(12, 3)]
 
 
 def test_a_save_comes_when_all_are_done_with_the_update_and_none_with_the_epochs_end():
-    checkpoints = fit(2, period_steps=4)
+    checkpoints = fit(2, period_updates=1)
     assert [updates for updates, _ in checkpoints.saved] == [1, 2, 3, 4, 5, 6, 7, 8, 8]
     assert checkpoints.tape == [*[("update", k) for k in range(1, 9)], ("epoch", 1)]
 
@@ -117,7 +117,7 @@ def test_an_error_in_an_epochs_end_saves_it_as_not_yet_over():
 
 @pytest.mark.case("B108")
 def test_a_full_disk_ends_no_training_and_is_told_each_time(caplog):
-    checkpoints = fit(16, failures=[True, False, True, False], period_steps=8)
+    checkpoints = fit(16, failures=[True, False, True, False], period_updates=2)
     assert caplog.text.count("No space left on device; training goes on, the next try is in a minute") == 2
     # Tried at update 2, a minute of 60 updates later, and 2 updates after that; then at the end.
     assert checkpoints.saved == [(62, 15), (64, 16)]
@@ -130,7 +130,7 @@ def test_a_save_that_fails_at_the_end_is_an_error():
 
 def test_a_fit_in_two_parts_counts_on(tmp_path):
     clock, checkpoints = FakeClock(), FakeCheckpoints()
-    checkpoint = Checkpoint(checkpoints, minutes=clock.minutes, period_steps=24)
+    checkpoint = Checkpoint(checkpoints, minutes=clock.minutes, period_updates=6)
     fitted = FakeFit([checkpoint], clock)
     checkpoints.model = fitted.agent
     fitted.run(1)

@@ -30,8 +30,9 @@ class Checkpoint(keras.callbacks.Callback):
     Args:
         checkpoints: with `get_state()`, a state of the run as it is now, and `save(state)`.
         minutes: minutes that the run has taken so far.
-        period_steps: agent steps from one save to the next; None: minutes alone decide.
-        period_minutes: as well, whichever comes first; None: steps alone decide.
+        period_updates: updates from one save to the next; None: minutes alone decide. Not steps, as those made beside
+            an update would have it saved now here, now there.
+        period_minutes: as well, whichever comes first; None: updates alone decide.
     """
 
     def __init__(
@@ -39,19 +40,21 @@ class Checkpoint(keras.callbacks.Callback):
         checkpoints,
         *,
         minutes: Callable[[], float],
-        period_steps: float | None = None,
+        period_updates: float | None = None,
         period_minutes: float | None = None,
     ):
         super().__init__()
         self._checkpoints = checkpoints
         self._minutes = minutes
-        self._period_steps = math.inf if period_steps is None else period_steps
+        self._period_updates = math.inf if period_updates is None else period_updates
         self._period_minutes = math.inf if period_minutes is None else period_minutes
-        self._due_steps = self._due_minutes = math.inf
+        self._updates = 0  # counted here: the agent's own count is a variable on the device
+        self._due_updates = self._due_minutes = math.inf
         self._at_epoch_end: dict | None = None  # the state before the end of an epoch that isn't over yet
 
     def on_train_begin(self, logs=None):
-        if math.isinf(self._due_steps) and math.isinf(self._due_minutes):  # not the second part of a fit
+        self._updates = self.model.updates
+        if math.isinf(self._due_updates) and math.isinf(self._due_minutes):  # not the second part of a fit
             self._wait()
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -61,6 +64,9 @@ class Checkpoint(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         if self._is_due():
             self._try(None)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._updates += 1
 
     def on_epoch_end(self, epoch, logs=None):
         self._at_epoch_end = self._checkpoints.get_state()
@@ -83,19 +89,19 @@ class Checkpoint(keras.callbacks.Callback):
         return self._checkpoints.save_if_new(self._at_epoch_end)
 
     def _is_due(self) -> bool:
-        return self.model.sequence.steps >= self._due_steps or self._minutes() >= self._due_minutes
+        return self._updates >= self._due_updates or self._minutes() >= self._due_minutes
 
     def _try(self, state: dict | None) -> None:
         try:
             self._checkpoints.save(state)
         except OSError as error:
             _logger.warning("%s; training goes on, the next try is in a minute", error)
-            self._due_steps, self._due_minutes = math.inf, self._minutes() + _RETRY_MINUTES
+            self._due_updates, self._due_minutes = math.inf, self._minutes() + _RETRY_MINUTES
         else:
             self._wait()
 
     def _wait(self) -> None:
-        self._due_steps = self.model.sequence.steps + self._period_steps
+        self._due_updates = self._updates + self._period_updates
         self._due_minutes = self._minutes() + self._period_minutes
 
 
