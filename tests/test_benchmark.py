@@ -4,21 +4,27 @@ import importlib.util
 import json
 import math
 import os
+import threading
 import types
+import weakref
 from pathlib import Path
 
 import pytest
+import toy_rundef
 from fake_run import FakeCallback, FakeClock, FakeFit
 from toy_rundef import run as toy_run
 
 from dqn_lab import cli
+from dqn_lab.benchmark.checkpoints import Save, interval_steps, summarize_saves
 from dqn_lab.benchmark.figures import summarize
-from dqn_lab.benchmark.memory import fill_measured
+from dqn_lab.benchmark.memory import ResidentPeak, fill_measured
 from dqn_lab.benchmark.report import table
 from dqn_lab.benchmark.settings import SOAK_EPOCHS, WHAT, benchmark_arguments, rounds_in
 from dqn_lab.benchmark.soak import Watch, judge
 from dqn_lab.benchmark.stages import Stages
 from dqn_lab.benchmark.training import Meter, Training, Window
+from dqn_lab.run_checkpoints import RunCheckpoints
+from dqn_lab.saved_replay import SavedReplay
 
 TESTS = Path(__file__).resolve().parent
 TOY = str(TESTS / "toy_rundef.py")
@@ -351,6 +357,168 @@ def test_a_soak_with_a_ring_that_is_never_full_says_that(capsys):
     assert figures["memory_verdict"] == "none: the ring was not full for four updates"
 
 
+# Checkpoints.
+
+
+@pytest.mark.parametrize(
+    ("steps", "minutes", "interval"),
+    [(500_000, 10.0, 60_000), (50_000, 10.0, 50_000), (None, 0.5, 3_000), (70, None, 70), (None, 1e-9, 1)],
+)
+def test_an_interval_is_that_of_the_period_that_is_over_first(steps, minutes, interval):
+    run = types.SimpleNamespace(checkpoint_period_steps=steps, checkpoint_period_minutes=minutes)
+    assert interval_steps(run, 100.0) == interval
+
+
+FULL, EMPTY = Save(9.0, 400, 7_000, 3_000_000), Save(2.0, 410, 50, 0)
+SAVE = Save(5.0, 420, 1_000, 1_500_000)
+
+
+def saved(**changes):
+    figures = {"steps": 1_000, "rows": 1_100, "capacity": 9_000, "interval": 4_000, "steps_per_second": 100.0}
+    return summarize_saves(FULL, EMPTY, SAVE, **figures | changes)
+
+
+def test_what_an_intervals_rows_cost_is_scaled_up_and_the_rest_of_a_save_is_not():
+    assert saved() == {
+        "steps_per_second": 100.0,
+        "interval_steps": 4_000,
+        "interval_seconds": 40.0,
+        "full_save_seconds": 9.0,
+        "full_save_bytes_agent": 400,
+        "full_save_bytes_replay": 7_000,
+        "full_save_peak_mb": 3.0,
+        "save_seconds": 2.0 + 4 * 3.0,
+        "save_bytes_agent": 420,
+        "save_bytes_replay": 50 + 4 * 950,
+        "save_peak_mb": 1.5,
+        "save_measured_steps": 1_000,
+        "save_note": "what new rows cost is scaled up by 4.00 from 1,000 steps",
+        "share_of_training": 14.0 / 40.0,
+    }
+
+
+def test_no_interval_brings_more_rows_than_the_replay_holds():
+    assert (saved(capacity=2_200)["save_seconds"], saved(capacity=2_200)["save_bytes_replay"]) == (8.0, 1_950)
+    assert (saved(capacity=1_000)["save_seconds"], saved(capacity=1_000)["save_bytes_replay"]) == (5.0, 1_000)
+
+
+def test_a_save_that_took_less_than_an_empty_one_is_not_scaled():
+    figures = summarize_saves(
+        FULL, SAVE, EMPTY, steps=1_000, rows=1_100, capacity=9_000, interval=4_000, steps_per_second=100.0
+    )
+    assert (figures["save_seconds"], figures["save_bytes_replay"]) == (2.0, 50)
+
+
+def test_a_whole_interval_is_not_scaled():
+    figures = saved(interval=1_000)
+    assert (figures["save_seconds"], figures["save_bytes_replay"]) == (5.0, 1_000)
+    assert figures["save_note"] == "measured after all steps of an interval"
+
+
+def test_a_peak_is_the_most_beyond_what_there_was():
+    held, all_seen = iter([500, 800, 600]), threading.Event()
+
+    def resident():
+        try:
+            return next(held)
+        except StopIteration:
+            all_seen.set()
+            return 600
+
+    with ResidentPeak(resident) as peak:
+        assert all_seen.wait(60)
+    assert peak.extra_bytes == 300
+
+
+def checkpoint(*settings):
+    words = [word for setting in ("checkpoint_period_steps=8", *settings) for word in ("--set", setting)]
+    return [TOY, "--what", "checkpoint", "--seconds", "0.2", *words]
+
+
+@pytest.fixture
+def saves(monkeypatch):
+    """The places of all saves, and whether each was there."""
+    save, places = RunCheckpoints.save, []
+
+    def recorded(checkpoints, state=None):
+        path = save(checkpoints, state)
+        places.append((path.parents[1], path.is_dir()))
+        return path
+
+    monkeypatch.setattr(RunCheckpoints, "save", recorded)
+    return places
+
+
+def test_checkpoints_are_measured_through_the_command(capsys, monkeypatch, saves, tmp_path):
+    monkeypatch.setitem(SavedReplay.__init__.__kwdefaults__, "small_bytes", 0)
+    figures = benchmark(capsys, *checkpoint("replay_min_steps=300", "replay_capacity_steps=40_000"))
+    assert figures.keys() >= saved().keys() | FACTS | {"stored_rows", "restore_seconds"}
+    assert figures["stored_rows"] > 300 + 4 * 50  # the fill and the first updates
+    assert (figures["interval_steps"], figures["save_measured_steps"]) == (8, 8)
+    assert figures["interval_seconds"] == pytest.approx(8 / figures["steps_per_second"])
+    assert figures["share_of_training"] == pytest.approx(figures["save_seconds"] / figures["interval_seconds"])
+    assert figures["full_save_bytes_replay"] > 200 * figures["stored_rows"]  # 50 float32 each
+    assert 0 < figures["save_bytes_replay"] < figures["full_save_bytes_replay"] / 2
+    assert figures["full_save_bytes_agent"] == pytest.approx(figures["save_bytes_agent"], rel=0.1)
+    assert min(figures[name] for name in ("full_save_seconds", "save_seconds", "restore_seconds")) > 0
+    assert {place.parent for place, there in saves if there} == {tmp_path}  # which is empty again
+    assert len(saves) == 3
+
+
+def test_a_run_is_restored_whole_into_another_that_takes_its_place_in_memory(capsys, monkeypatch):
+    rings, alive, counts = [], [], []
+    build, restore = toy_rundef.Run, RunCheckpoints.restore
+
+    def built(sequence, *words, **settings):
+        alive.append(sum(ring() is not None for ring in rings))
+        rings.append(weakref.ref(sequence.replay.ring))
+        return build(sequence, *words, **settings)
+
+    def restored(checkpoints):
+        manifest = restore(checkpoints)
+        counts.append((manifest["counters"], checkpoints.counters()))
+        return manifest
+
+    monkeypatch.setattr("dqn_lab.assembly.Run", built)
+    monkeypatch.setattr(RunCheckpoints, "restore", restored)
+    figures = benchmark(capsys, *checkpoint())
+    assert alive == [0, 0]
+    ((saved_counters, own),) = counts
+    assert own == saved_counters
+    assert own["updates"] > 50
+    assert figures["settings"]["checkpoint_period_steps"] == 8
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "code"), [("restore", ValueError("gone"), 1), ("save", KeyboardInterrupt(), 130)]
+)
+def test_what_goes_wrong_leaves_no_checkpoint_behind(capsys, monkeypatch, saves, tmp_path, method, error, code):
+    original = getattr(RunCheckpoints, method)
+
+    def fails(checkpoints, *words):
+        original(checkpoints, *words)
+        raise error
+
+    monkeypatch.setattr(RunCheckpoints, method, fails)
+    (tmp_path / "runs").mkdir()
+    assert cli.benchmark([*checkpoint(), "--json"]) == code
+    assert {place.parent for place, there in saves if there} == {Path("runs")}
+    (tmp_path / "runs").rmdir()  # it is empty
+    assert capsys.readouterr().err.splitlines() == [
+        "dqn-benchmark: " + ("error: gone" if code == 1 else "interrupted"),
+    ]
+
+
+def test_a_run_without_a_period_has_no_interval(capsys, saves):
+    words = checkpoint("checkpoint_period_steps=none", "checkpoint_period_minutes=none")
+    assert cli.benchmark(words) == 1
+    assert capsys.readouterr().err == (  # and nothing of a fill
+        "dqn-benchmark: error: What checkpoints cost depends on their period. "
+        "Received: checkpoint_period_steps=None, checkpoint_period_minutes=None\n"
+    )
+    assert saves == []
+
+
 # The command.
 
 
@@ -369,7 +537,7 @@ def test_all_is_measured_through_the_command(capsys):
     assert {"python", "tensorflow", "keras"} <= figures["versions"].keys()
 
 
-@pytest.mark.parametrize("what", [each for each in WHAT if each not in ("soak", "all")])
+@pytest.mark.parametrize("what", [each for each in WHAT if each not in ("soak", "checkpoint", "all")])
 def test_one_thing_is_measured_by_itself(capsys, what):
     figures = benchmark(capsys, TOY, "--what", what, "--seconds", "0.1")
     measured = {name for name in RATES | STAGE_MS | {"efficiency"} if figures[name] is not None}

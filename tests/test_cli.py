@@ -82,7 +82,7 @@ def test_the_benchmarks_help_names_its_options_and_choices(capsys):
     code, out, _ = run(capsys, "--help", command=cli.benchmark)
     assert code == 0
     assert all(word in out for word in "--set --what --seconds --json --verbose".split())
-    assert "{simulation,acting,sampling,update,train,soak,all}" in out
+    assert "{simulation,acting,sampling,update,train,soak,checkpoint,all}" in out
 
 
 @pytest.mark.parametrize("command", [cli.train, cli.benchmark])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from dqn_lab.benchmark.checkpoints import measure_checkpoints
 from dqn_lab.benchmark.figures import summarize
 from dqn_lab.benchmark.memory import fill_measured, resident_bytes
 from dqn_lab.benchmark.settings import STAGES, rounds_in
@@ -12,26 +13,30 @@ from dqn_lab.devices import usable_cores
 from dqn_lab.run_directory import describe_software, jsonable
 
 
-def measure(run, what: str, seconds: float, say: Callable[[str], None]) -> dict[str, object]:
-    """Fills a run's replay and measures it; writes nothing.
+def measure(build: Callable, what: str, seconds: float, say: Callable[[str], None]) -> tuple[dict[str, object], object]:
+    """Fills a run's replay and measures it; writes nothing that stays.
 
     Args:
-        run: new.
+        build: returns a new run.
         what: one of `settings.WHAT`.
         seconds: that the measurement takes beside the fill and what is compiled.
         say: shows a line of progress.
 
     Returns:
-        Figures by name; None where `what` measures none.
+        Figures by name, None where `what` measures none; the run.
     """
+    if what == "checkpoint":
+        return measure_checkpoints(build, seconds, say)
+    run = build()
     say(f"filling replay: {run.sequence.replay_min_steps:,} random steps")
     memory = fill_measured(run.sequence)
     if what == "soak":
         say(f"training and evaluating for {seconds:g} s or longer")
-        return soak(run, seconds)  # whose fill is too short to tell bytes per step
+        return soak(run, seconds), run  # whose fill is too short to tell bytes per step
     figures = _measure_rounds(run, what, seconds, say)
     names = ("bytes_per_step", "bytes_per_step_arithmetic", "fill_steps", "fill_rows")
-    return figures | {name: memory.get(name) for name in names} | {"resident_mb": resident_bytes() / 1e6}
+    figures |= {name: memory.get(name) for name in names} | {"resident_mb": resident_bytes() / 1e6}
+    return figures, run
 
 
 def describe(run, rundef: str, arguments: Mapping[str, object]) -> dict[str, object]:

@@ -1,18 +1,51 @@
-"""Memory that a replay takes while it is filled, as the system and as arithmetic have it."""
+"""Memory of this process: what a replay takes while it is filled, and the peak of what is done."""
 
 import contextlib
 import ctypes
 import sys
+import threading
 from collections.abc import Callable
 
 import psutil
 
 _SETTLED_STEPS = 1_000  # by then emulators and buffers have what they need
+_LOOK_SECONDS = 0.005
 
 
 def resident_bytes() -> int:
     """Returns the memory of this process that lies in RAM."""
     return psutil.Process().memory_info().rss
+
+
+class ResidentPeak:
+    """Looks at resident memory every 5 ms while a `with` block is carried out.
+
+    Args:
+        resident: returns the process's resident bytes.
+
+    Attributes:
+        extra_bytes: the most that was seen beyond what there was when the block began.
+    """
+
+    def __init__(self, resident: Callable[[], int] = resident_bytes) -> None:
+        self.extra_bytes = 0
+        self._resident = resident
+        self._ended = threading.Event()
+
+    def __enter__(self) -> "ResidentPeak":
+        _give_back_freed_memory()  # or what is needed would be taken from it unseen
+        self._before = self._resident()
+        self._thread = threading.Thread(target=self._watch, name="resident-peak", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self.extra_bytes = max(self.extra_bytes, self._resident() - self._before)
 
 
 def fill_measured(sequence, resident: Callable[[], int] = resident_bytes) -> dict[str, float]:

@@ -27,6 +27,19 @@ _ROWS = {
     "ring_wraps": ("times the ring wrapped", "", 0),
     "target_copies": ("copies to the target network", "", 0),
     "evaluations": ("evaluations", "", 0),
+    "stored_rows": ("replay", "rows", 0),
+    "full_save_seconds": ("first checkpoint", "s", 3),
+    "full_save_bytes_agent": ("", "bytes of agent and state", 0),
+    "full_save_bytes_replay": ("", "bytes of the replay", 0),
+    "full_save_peak_mb": ("", "MB of memory beside", 1),
+    "interval_steps": ("from one checkpoint to the next", "steps", 0),
+    "interval_seconds": ("", "s", 1),
+    "save_seconds": ("checkpoint after an interval", "s", 3),
+    "save_bytes_agent": ("", "bytes of agent and state", 0),
+    "save_bytes_replay": ("", "bytes of the replay", 0),
+    "save_peak_mb": ("", "MB of memory beside", 1),
+    "share_of_training": ("share of training's time", "", 5),
+    "restore_seconds": ("restoring", "s", 3),
 }
 
 
@@ -44,7 +57,11 @@ def table(figures: Mapping[str, object]) -> str:
         f"{name:<{widths[0]}}  {value:>{widths[1]}}  {spread:>{widths[2]}}  {unit}".rstrip()
         for name, value, spread, unit in cells
     ]
-    verdicts = {"time per update": "time_verdict", "resident memory": "memory_verdict"}
+    verdicts = {
+        "time per update": "time_verdict",
+        "resident memory": "memory_verdict",
+        "checkpoint after an interval": "save_note",
+    }
     lines += [f"{name}: {figures[key]}" for name, key in verdicts.items() if key in figures]
     return "\n".join(lines)
 

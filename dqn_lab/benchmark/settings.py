@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 STAGES = {"simulation": "simulate_ms", "acting": "act_ms", "sampling": "sample_ms", "update": "update_ms"}
-WHAT = (*STAGES, "train", "soak", "all")
+WHAT = (*STAGES, "train", "soak", "checkpoint", "all")
 SECONDS, SOAK_SECONDS = 30.0, 120.0
 SOAK_EPOCHS = 20  # each ends with an evaluation
 
