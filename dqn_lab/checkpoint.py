@@ -22,6 +22,7 @@ from dqn_lab.arguments import require_choice
 FORMAT = 2
 AGENT = "agent.keras"
 MANIFEST = "manifest.json"
+_SEAL = "sha256"
 
 _logger = logging.getLogger("dqn_lab")
 
@@ -54,7 +55,7 @@ def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: 
         }
         for one in files:
             _flush(one)
-        (part / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        (part / MANIFEST).write_text(json.dumps(sealed(manifest), indent=2) + "\n", encoding="utf-8")
         _flush(part / MANIFEST)
         _flush(part)
         _take_place(part, path)
@@ -121,10 +122,10 @@ def read_agent(path: Path):
 
 
 def read_manifest(path: Path) -> dict:
-    """The manifest: `format`, `counters`, and `files` with their sha256.
+    """The manifest: `format`, `counters`, `files` with their sha256, and its own.
 
     Raises:
-        ValueError: there is none, or it is of another format.
+        ValueError: there is none, or it isn't the one that was written or is of another format.
     """
     try:
         manifest = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
@@ -135,11 +136,19 @@ def read_manifest(path: Path) -> dict:
     kinds = {"format": int, "counters": dict, "files": dict}
     if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
         raise ValueError(f"{MANIFEST} isn't the file that was saved. Received: {path}")
+    if manifest["format"] == FORMAT and sealed(manifest) != manifest:
+        raise ValueError(f"{MANIFEST} isn't the file that was saved. Received: {path}")
     if manifest["format"] != FORMAT:
         raise ValueError(
             f"this version reads checkpoints of format {FORMAT}. Received: {path} of format {manifest['format']}"
         )
     return manifest
+
+
+def sealed(manifest: dict) -> dict:
+    """Returns a manifest with the checksum of all else that it says."""
+    rest = {key: value for key, value in manifest.items() if key != _SEAL}
+    return rest | {_SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
 
 def check_checkpoint(path: Path) -> dict:
@@ -158,10 +167,8 @@ def check_checkpoint(path: Path) -> dict:
 
 def complete_checkpoints(directory: Path) -> list[Path]:
     """The complete checkpoints of a directory, the newest (most steps) last."""
-    if not directory.is_dir():
-        return []
-    found = [one for one in directory.iterdir() if one.name.isdecimal()]
-    return sorted((one for one in found if (one / MANIFEST).is_file()), key=lambda one: int(one.name))
+    found = [one for one in _numbered(directory) if (one / MANIFEST).is_file()]
+    return sorted(found, key=lambda one: int(one.name))
 
 
 def find_complete(path: Path) -> Path | None:
@@ -198,6 +205,14 @@ def put_aside(path: Path) -> Path:
     return path.rename(broken)
 
 
+def numbered_checkpoints(directory: Path) -> list[Path]:
+    """Those that `complete_checkpoints` finds, and newer ones that should be complete and aren't."""
+    complete = complete_checkpoints(directory)
+    newest = int(complete[-1].name) if complete else -1
+    others = [one for one in _numbered(directory) if int(one.name) > newest]
+    return [*complete, *sorted(others, key=lambda one: int(one.name))]
+
+
 def keep_newest(directory: Path, count: int) -> None:
     """Removes all but the newest `count` complete checkpoints, and what a killed save left."""
     for old in complete_checkpoints(directory)[:-count]:
@@ -221,6 +236,10 @@ def _take_place(part: Path, path: Path) -> None:
         raise
     _flush(path.parent)
     _remove(old)
+
+
+def _numbered(directory: Path) -> list[Path]:
+    return [one for one in directory.iterdir() if one.name.isdecimal()] if directory.is_dir() else []
 
 
 def _beside(path: Path) -> Path:

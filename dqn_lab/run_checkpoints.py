@@ -13,6 +13,7 @@ from dqn_lab.checkpoint import (
     check_checkpoint,
     complete_checkpoints,
     keep_newest,
+    numbered_checkpoints,
     put_aside,
     read_manifest,
     recover,
@@ -166,7 +167,7 @@ class RunCheckpoints:
         """
         recover_all(self._directory.checkpoints)
         recover(self._directory.best)
-        found = complete_checkpoints(self._directory.checkpoints)
+        found = numbered_checkpoints(self._directory.checkpoints)
         if not found:
             if broken := sorted(self._directory.checkpoints.glob("*.broken*")):
                 raise ValueError(f"{_NONE_LEFT} Received: {', '.join(map(str, broken))}")

@@ -32,6 +32,9 @@ class FakeSequence:
     def __len__(self):
         return EPOCH
 
+    def settle(self):
+        pass
+
 
 class FakeAgent:
     """Counts updates and writes files as if it were saved."""

@@ -128,14 +128,14 @@ def test_a_save_that_fails_at_the_end_is_an_error():
         fit(1, failures=[True])
 
 
-def test_a_fit_in_two_parts_counts_on(tmp_path):
+def test_a_period_begins_anew_with_the_save_at_the_end_of_a_part():
     clock, checkpoints = FakeClock(), FakeCheckpoints()
-    checkpoint = Checkpoint(checkpoints, minutes=clock.minutes, period_updates=6)
+    checkpoint = Checkpoint(checkpoints, minutes=clock.minutes, period_updates=3)
     fitted = FakeFit([checkpoint], clock)
     checkpoints.model = fitted.agent
     fitted.run(1)
     fitted.run(2, initial_epoch=1)
-    assert checkpoints.saved == [(4, 1), (6, 1), (8, 2)]  # not 4 + 6: what ends a part is no period's
+    assert checkpoints.saved == [(3, 0), (4, 1), (7, 1), (8, 2)]
 
 
 def judge(folder, scores, period_epochs=1):

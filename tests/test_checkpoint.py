@@ -22,6 +22,7 @@ from dqn_lab.checkpoint import (
     recover,
     recover_all,
     save_agent,
+    sealed,
     write_checkpoint,
 )
 
@@ -34,11 +35,9 @@ def test_a_checkpoint_has_its_files_and_a_manifest_of_them(tmp_path):
     path = write(tmp_path / "checkpoints" / "120", steps=120, updates=5)
     assert sorted(os.listdir(path)) == ["a.bin", "manifest.json"]
     digest = "9a129038d9a00aed0cf6a7ea059ca50a813449061ab87848cf1a13eafdf33b2c"  # by sha256sum
-    assert check_checkpoint(path) == {
-        "format": 2,
-        "counters": {"steps": 120, "updates": 5},
-        "files": {"a.bin": digest},
-    }
+    assert check_checkpoint(path) == sealed(
+        {"format": 2, "counters": {"steps": 120, "updates": 5}, "files": {"a.bin": digest}}
+    )
     assert os.listdir(tmp_path / "checkpoints") == ["120"]
 
 
@@ -190,6 +189,22 @@ def test_what_is_put_aside_counts_no_more_and_is_never_overwritten(tmp_path):
     assert [(tmp_path / place / "a.bin").read_bytes() for place in places] == [b"1", b"2", b"3"]
 
 
+def test_a_manifest_that_was_changed_anywhere_is_refused(tmp_path):
+    path = write(tmp_path / "7", updates=15)
+    manifest = path / "manifest.json"
+    content = manifest.read_bytes()
+    read = json.loads(content)
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 4
+        manifest.write_bytes(changed)
+        try:
+            assert json.loads(changed) == read  # white space
+        except (AssertionError, ValueError):
+            with pytest.raises(ValueError, match=r"isn't the file that was saved|reads checkpoints of format 2"):
+                check_checkpoint(path)
+
+
 def test_the_manifest_takes_further_facts(tmp_path):
     write_checkpoint(tmp_path / "7", lambda part: None, {}, replay=[{"file": "1.npz"}])
     assert read_manifest(tmp_path / "7")["replay"] == [{"file": "1.npz"}]
@@ -246,6 +261,6 @@ def test_a_damaged_manifest_is_told_in_a_line(tmp_path, text):
 
 
 def test_a_checkpoint_without_an_agent_is_told_in_a_line(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"format": 2, "counters": {}, "files": {}}')
+    (tmp_path / "manifest.json").write_text(json.dumps(sealed({"format": 2, "counters": {}, "files": {}})))
     with pytest.raises(ValueError, match=r"^a checkpoint has an agent.keras. Received: "):
         read_agent(tmp_path)

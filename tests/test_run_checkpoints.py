@@ -11,7 +11,7 @@ import pytest
 import toy_rundef
 
 from dqn_lab import checkpoint as checkpoint_module
-from dqn_lab.checkpoint import check_checkpoint, complete_checkpoints
+from dqn_lab.checkpoint import check_checkpoint, complete_checkpoints, sealed
 
 
 def train(folder, *callbacks, updates=25, every=20, **arguments):
@@ -91,6 +91,14 @@ def damage(path):
     path.write_bytes(content)
 
 
+def test_a_checkpoint_that_lost_its_manifest_is_named_and_not_begun_anew_over(used, capsys):
+    for name in names(used):
+        (used / "checkpoints" / name / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="no checkpoint of this run can be used.*a checkpoint has a manifest.json"):
+        train(used, updates=30)
+    assert names(used) == ["120", "140"]
+
+
 @pytest.mark.parametrize("name", ["agent.keras", "state.json", "state.npz", "manifest.json"])
 def test_a_damaged_checkpoint_is_named_put_aside_and_the_one_before_is_used(used, name, capsys):
     damage(used / "checkpoints" / "140" / name)
@@ -140,7 +148,7 @@ def test_another_machine_is_told(used, capsys):
     manifest = used / "checkpoints" / "140" / "manifest.json"
     told = json.loads(manifest.read_text())
     told["machine"] |= {"keras": "3.0.0", "cores": 64}
-    manifest.write_text(json.dumps(told))
+    manifest.write_text(json.dumps(sealed(told)))
     train(used, updates=26)
     assert f"not exact: keras 3.0.0 -> {keras.__version__}, cores 64 -> " in capsys.readouterr().out
 

@@ -79,6 +79,7 @@ class Checkpoint(keras.callbacks.Callback):
             self._at_epoch_end = None
         # An epoch that was broken off is saved as it was before its last point was drawn: who goes on, goes on with it.
         self._checkpoints.save_if_new(self._at_epoch_end)
+        self._wait()
 
     def rescue(self) -> bool:
         """Saves what is safe after an error ended the fit; tells whether there is any checkpoint of this run.

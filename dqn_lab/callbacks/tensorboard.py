@@ -69,6 +69,7 @@ class TensorBoardScalars(Metered):
         self._updates += 1
         # An epoch's last update is its end's point.
         if self._updates % self._period == 0 and not self.model.sequence.epoch_complete:
+            self.model.sequence.settle()  # a point's step depends on no thread's timing
             self._write({**self._meter.measure(), **(logs or {})})
 
     def on_epoch_end(self, epoch, logs=None):

@@ -95,6 +95,13 @@ class TurnTaking(keras.utils.PyDataset):
         if feed is self._feed:
             self._feed, self._carried = None, carried
 
+    def settle(self) -> None:
+        """Waits until nothing is made beside the update: steps, counts and replay stand still until the next one.
+
+        Inside a fit, on its thread, between two updates.
+        """
+        self._settled_batch()
+
     def is_step_due(self) -> bool:
         """Tells whether the environments must be stepped before the next batch is drawn."""
         return self.steps < self.replay_min_steps + (self.batches + 1) * self.train_period_steps
