@@ -9,6 +9,7 @@ One that was there already is `.123000.old` between two renames; if a kill comes
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -203,6 +204,21 @@ def put_aside(path: Path) -> Path:
         number += 1
         broken = path.with_name(f"{path.name}.broken-{number}")
     return path.rename(broken)
+
+
+def newest_counters(directory: Path, accepts: Callable[[dict], bool] = lambda manifest: True) -> dict[str, float]:
+    """The counters of a directory's newest checkpoint, its files unchecked; an empty dict where there is none.
+
+    Args:
+        directory: of checkpoints.
+        accepts: which manifests count.
+    """
+    for path in reversed(complete_checkpoints(directory)):
+        with contextlib.suppress(ValueError):  # who loads it says so
+            manifest = read_manifest(path)
+            if accepts(manifest):
+                return manifest["counters"]
+    return {}
 
 
 def numbered_checkpoints(directory: Path) -> list[Path]:

@@ -12,6 +12,7 @@ have played 0, 1 and a part of 2: the same answer.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +63,18 @@ class EvaluationResult:
 NO_RESULT = EvaluationResult(returns=(), lengths=(), truncated=(), cut=0)
 
 
-def evaluate(twin, *, num_episodes: float, num_max_iter: float, seed: int = 0) -> EvaluationResult:
+class EvaluationStopped(Exception):
+    """An evaluation was asked to stop before its end."""
+
+
+def evaluate(
+    twin,
+    *,
+    num_episodes: float,
+    num_max_iter: float,
+    seed: int = 0,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> EvaluationResult:
     """Play episodes 0, 1, 2, ... with the twin's present policy and epsilon; count them by number.
 
     Episode i counts if i < `num_episodes` and episodes 0 to i together take at most `num_max_iter`
@@ -74,8 +86,10 @@ def evaluate(twin, *, num_episodes: float, num_max_iter: float, seed: int = 0) -
         num_episodes: episodes to play, at least 1, or infinity.
         num_max_iter: steps that the counted episodes may take together, at least 1, or infinity.
         seed: of all episodes.
+        stop_requested: asked before each step whether to break off.
 
     Raises:
+        EvaluationStopped: it was.
         TypeError: a limit that is no number.
         ValueError: a limit that is neither a whole number from 1 on nor infinity; both infinite.
     """
@@ -83,6 +97,8 @@ def evaluate(twin, *, num_episodes: float, num_max_iter: float, seed: int = 0) -
     twin.reseed(seed)
     tally = _Tally(num_episodes, num_max_iter, twin.num_envs)
     while not tally.decided:
+        if stop_requested():
+            raise EvaluationStopped
         twin.simulate_single()
         tally.add(
             twin.episode_number,

@@ -13,7 +13,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +113,7 @@ def held_out(
     num_max_iter: float,
     directory: str | os.PathLike | None = None,
     seed: int = INITIAL_STATES_SEED,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> HeldOut:
     """Read the held-out states and the random score of the twin's environment, or make them.
 
@@ -123,6 +124,10 @@ def held_out(
         num_max_iter: its other limit, in steps.
         directory: where the file is looked for and written; None keeps no file.
         seed: of the states and of the random policy's episodes.
+        stop_requested: as `dqn_lab.evaluation.evaluate` takes it.
+
+    Raises:
+        EvaluationStopped: as there; no file is written then.
     """
     limits = (float(num_episodes), float(num_max_iter))
     identity = {"key": twin.key(), "count": count, "seed": seed}
@@ -135,9 +140,15 @@ def held_out(
         _logger.info("sampled %s initial states%s", f"{count:,}", f" into {path}" if path else "")
     else:
         states = found.states
-        _logger.info("the random policy is scored anew: %s has other limits", path.name)
+        _logger.info(
+            "the random policy is played again: its score in %s is of other evaluation_episodes or "
+            "evaluation_max_steps than this run's",
+            path,
+        )
     twin.policy = None
-    random_play = evaluate(twin, num_episodes=num_episodes, num_max_iter=num_max_iter, seed=seed)
+    random_play = evaluate(
+        twin, num_episodes=num_episodes, num_max_iter=num_max_iter, seed=seed, stop_requested=stop_requested
+    )
     made = HeldOut(states, random_play.returns, limits)
     if path is not None:
         _write(path, made, identity)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dqn_lab.checkpoint import find_complete, load_agent
+from dqn_lab.checkpoint import find_complete, load_agent, read_manifest
+
+_logger = logging.getLogger("dqn_lab")
 
 
 def load_initial_weights(network, source: str) -> None:
@@ -26,7 +29,7 @@ def load_initial_weights(network, source: str) -> None:
         own, given = Path(folder, "own.weights.h5"), Path(folder, "given.weights.h5")
         network.save_weights(own)
         with _told_in_a_line(source):
-            given = _weights_file(Path(source), given)
+            given, told = _weights_file(Path(source), given)
             found = _shapes(given)
         _check_fit(_shapes(own), found, source)
         before = network.get_weights()
@@ -36,20 +39,30 @@ def load_initial_weights(network, source: str) -> None:
         except ValueError:
             network.set_weights(before)
             raise
+    _logger.info("the network begins with the weights of %s", told)
 
 
-def _weights_file(path: Path, written: Path) -> Path:
-    """The source itself if it is a file of weights, or `written` with those of its network."""
+def _weights_file(path: Path, written: Path) -> tuple[Path, str]:
+    """The source itself if it is a file of weights, or `written` with those of its network; and its words."""
+    told = str(path)
     if path.name.endswith(".weights.h5"):
-        return path
+        return path, told
     if path.suffix == ".keras":
         model = _load_model(path)
     elif path.is_dir():
-        model = load_agent(path, "best" if find_complete(path / "best") else "latest")
+        best = find_complete(path / "best")
+        model = load_agent(path, "best" if best else "latest")
+        told = f"{path}, {_describe_best(best) if best else f'update {model.updates:,}, which no evaluation judged'}"
     else:
         raise ValueError("it is no run directory, .keras file or .weights.h5 file")
     getattr(model, "network", model).save_weights(written)  # an agent's network, or the model itself
-    return written
+    return written, told
+
+
+def _describe_best(best: Path) -> str:
+    counters = read_manifest(best)["counters"]
+    score = counters.get("eval_return_mean")
+    return f"its best at {counters['steps']:,} steps" + ("" if score is None else f", mean return {score:.4g}")
 
 
 def _load_model(path: Path):

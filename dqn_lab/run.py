@@ -96,8 +96,8 @@ class Run:
         Args:
             run_directory: where all files go; made here. A run in it must have had the same settings.
             fresh: put the run that is there aside, under another name, and begin a new one.
-            steps, updates: totals in place of the rundef's.
-            minutes: a total of minutes.
+            steps, updates: a total in place of the rundef's two.
+            minutes: a total of minutes, beside these.
             callbacks: Keras callbacks, placed between the evaluation and what writes files. Their state is not saved.
             rundef: name of the rundef, for config.json.
             rundef_file: its file, for `load_run`.
@@ -143,7 +143,7 @@ class Run:
             _open(directory, transcript, config)
             try:
                 if continues and training.is_finished(counters := training.checkpoints.newest_counters()):
-                    transcript.say(_describe_finished(counters))
+                    transcript.say(_describe_finished(counters, totals))
                     return True
                 if continues:
                     self._continue(training, transcript)
@@ -201,8 +201,8 @@ class Run:
     def _totals(self, steps, updates, minutes) -> Totals:
         return Totals(
             self.sequence,
-            steps=self.total_steps if steps is None else steps,
-            updates=self.total_updates if updates is None else updates,
+            steps=_given_first(steps, updates, self.total_steps),
+            updates=_given_first(updates, steps, self.total_updates),
             minutes=math.inf if minutes is None else minutes,
         )
 
@@ -275,10 +275,18 @@ def _open(directory: RunDirectory, transcript, config: dict) -> None:
         transcript.say(f"the run that was there is now {put_aside}")
 
 
-def _describe_finished(counters: dict) -> str:
+def _given_first(given: float | None, other: float | None, own: float) -> float:
+    """A total as given; none where the other one is; else the run's own."""
+    if given is None:
+        return own if other is None else math.inf
+    return given
+
+
+def _describe_finished(counters: dict, totals: Totals) -> str:
+    option = totals.option_reached(counters)
     return (
         f"this run is finished: {counters['updates']:,} updates, {counters['steps']:,} steps, "
-        f"{counters['minutes']:.1f} minutes; a larger --steps, --updates or --minutes extends it, --fresh begins anew"
+        f"{counters['minutes']:.1f} minutes; a larger {option} extends it, --fresh begins anew"
     )
 
 

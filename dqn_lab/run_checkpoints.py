@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from dqn_lab.checkpoint import (
     check_checkpoint,
     complete_checkpoints,
     keep_newest,
+    newest_counters,
     numbered_checkpoints,
     put_aside,
     read_manifest,
@@ -26,7 +26,10 @@ from dqn_lab.saved_replay import SavedReplay
 from dqn_lab.saved_state import read_state, write_state
 
 _STATE = "state"
-_NONE_LEFT = "no checkpoint of this run can be used; begin anew with --fresh or in another directory (--run-dir)."
+_NONE_LEFT = (
+    "no checkpoint of this run can be used; begin anew with --fresh or in another directory (--run-dir), with what is "
+    "left of its weights if you like (--set initial_weights=...)."
+)
 _logger = logging.getLogger("dqn_lab")
 
 
@@ -147,12 +150,7 @@ class RunCheckpoints:
 
     def newest_counters(self) -> dict[str, float]:
         """The counters of this run's newest checkpoint, its files unchecked; an empty dict where there is none."""
-        for path in reversed(complete_checkpoints(self._directory.checkpoints)):
-            with contextlib.suppress(ValueError):  # `restore` says so
-                manifest = read_manifest(path)
-                self._refuse_other_run(path, manifest)
-                return manifest["counters"]
-        return {}
+        return newest_counters(self._directory.checkpoints, self._is_this_runs)
 
     def restore(self) -> dict | None:
         """Puts the newest checkpoint back that is whole, and cuts the curves to where they were then.
@@ -181,14 +179,15 @@ class RunCheckpoints:
                 refusals.append((path, error))
                 continue
             for each, error in refusals:
-                _logger.warning("a checkpoint can't be used and is now %s: %s", put_aside(each), error)
+                _logger.warning("a checkpoint can't be used and is now %s: %s", put_aside(each), _received_first(error))
             return manifest
-        reasons = "; ".join(str(error) for _, error in refusals)
+        reasons = "; ".join(_received_first(error) for _, error in refusals)
         raise ValueError(f"{_NONE_LEFT} Received: {reasons}")
 
     def _restore(self, path: Path) -> dict:
         manifest = check_checkpoint(path)
-        self._refuse_other_run(path, manifest)
+        if not self._is_this_runs(manifest):
+            raise ValueError(f"{path} is another run's: {differences(manifest['settings'], self._settings)}")
         state = read_state(path, _STATE)
         try:
             self._apply(path, state, manifest)
@@ -198,9 +197,8 @@ class RunCheckpoints:
         self._cut(state["curves"])
         return {**manifest, "lanes": state["sequence"]["simulation"]["lanes"] is not None}
 
-    def _refuse_other_run(self, path: Path, manifest: dict) -> None:
-        if differing := differences(manifest.get("settings", {}), self._settings):
-            raise ValueError(f"{path} is another run's: {differing}")
+    def _is_this_runs(self, manifest: dict) -> bool:
+        return not differences(manifest.get("settings", {}), self._settings)
 
     def _apply(self, path: Path, state: dict, manifest: dict) -> None:
         self._replay.read(manifest["replay"])
@@ -233,3 +231,9 @@ class RunCheckpoints:
 
     def _epochs_in(self, state: dict | None) -> int:
         return self.epochs if state is None else state["counters"]["epochs"]
+
+
+def _received_first(error: ValueError) -> str:
+    """An error's text for the midst of another one: what was received, then the rule."""
+    rule, received, what = str(error).rpartition(" Received: ")
+    return f"{what}: {rule.rstrip('.')}" if received else str(error)

@@ -73,6 +73,12 @@ class RunDirectory:
         return self.path / "weights"
 
     @property
+    def lacks_config(self) -> bool:
+        """Whether there are checkpoints in it and no config.json, so that nobody knows of which run."""
+        numbered = self.checkpoints.glob("[0-9]*") if self.checkpoints.is_dir() else ()
+        return not self.is_used and any(True for _ in numbered)
+
+    @property
     def continues(self) -> bool:
         """Whether `open` goes on with a run that is there."""
         return self.is_used and not self.fresh
@@ -98,7 +104,7 @@ class RunDirectory:
         """Says before anything is built whether `open` would be refused.
 
         Raises:
-            FileExistsError: a run is going on in it.
+            FileExistsError: a run is going on in it, or it has a run's checkpoints without its config.json.
             NotADirectoryError: something on the way there is a file.
             PermissionError: it can't be written.
         """
@@ -106,6 +112,11 @@ class RunDirectory:
             raise FileExistsError(
                 "a run is going on in this directory: stop it, or name another with --run-dir. "
                 f"Received: run_dir={self.path}"
+            )
+        if self.lacks_config and not self.fresh:
+            raise FileExistsError(
+                "this directory has checkpoints and no config.json: put that back, name another directory with "
+                f"--run-dir, or put what is there aside with --fresh. Received: run_dir={self.path}"
             )
         there = self.existing_parent()
         if not there.is_dir():
@@ -127,7 +138,7 @@ class RunDirectory:
             OSError: as `check`, or what the system says; nothing is left half made.
         """
         self.check()
-        put_aside = self._put_aside() if self.is_used and self.fresh else None
+        put_aside = self._put_aside() if self.fresh and (self.is_used or self.lacks_config) else None
         made = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ COMMON_KEYS: dict[str, tuple[str, str]] = {
     "replay_compression": ("", "lz4: observations compressed without loss; none: as they are"),
     "updates_per_epoch": (
         "updates",
-        "length of an epoch; at its end scores are taken and files saved",
+        "length of an epoch; at its end the agent is evaluated",
     ),
     "train_period_steps": ("steps", "steps per update, over all environments together"),
     "target_period_updates": ("updates", "how often the target network is copied; none: no target"),

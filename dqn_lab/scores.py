@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,11 @@ _NONE = "-"
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a run has come, by its progress.csv; None where that says nothing.
+    """How far a run has come, by its newest checkpoint and its progress.csv; None where these say nothing.
 
     Args:
-        steps: agent steps at the last complete epoch.
-        minutes: minutes at the last complete epoch.
+        steps: agent steps.
+        minutes: minutes that they took.
         last: mean return of the last evaluation: raw, undiscounted, whole games.
         best: the largest of all evaluations' mean returns.
     """
@@ -29,20 +29,25 @@ class Reached:
     best: float | None = None
 
 
-def read_reached(progress: Path) -> Reached:
-    """Reads how far a run has come from its progress.csv; a missing file says nothing.
+def read_reached(progress: Path, counters: Mapping[str, float] | None = None) -> Reached:
+    """Reads how far a run has come.
 
     A row that is not whole, as a killed process leaves it, is passed over.
+
+    Args:
+        progress: its progress.csv; a missing one says nothing.
+        counters: of its newest checkpoint; without, the last complete epoch's row tells steps and minutes.
     """
+    counters = counters or {}
     try:
         with open(progress, newline="", encoding="utf-8", errors="replace") as file:
             rows = [row for row in csv.DictReader(file) if None not in row.values()]
     except FileNotFoundError:
-        return Reached()
+        rows = []
     scores = _numbers(rows, "eval_return_mean")
     return Reached(
-        steps=max(_numbers(rows, "steps"), default=None),
-        minutes=max(_numbers(rows, "minutes"), default=None),
+        steps=counters.get("steps", max(_numbers(rows, "steps"), default=None)),
+        minutes=counters.get("minutes", max(_numbers(rows, "minutes"), default=None)),
         last=scores[-1] if scores else None,
         best=max(scores, default=None),
     )

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dqn_lab.checkpoint import newest_counters
 from dqn_lab.devices import usable_cores
 from dqn_lab.interruption import EXIT_CODE, Interruption
-from dqn_lab.scores import read_reached, score_table
+from dqn_lab.scores import Reached, read_reached, score_table
 from dqn_lab.seed_process import SeedProcess, core_numbers, say
 
 _POLL_SECONDS = 1.0  # Windows hears Ctrl-C only between two waits
@@ -53,7 +54,7 @@ def train_seeds(runs: Sequence[SeedRun], jobs: int = 1) -> int:
     """
     seeds = _Seeds(runs, min(jobs, len(runs)))
     seeds.carry_out()
-    ends = [(run.seed, read_reached(run.directory / "progress.csv"), _how(seeds.codes.get(run.seed))) for run in runs]
+    ends = [(run.seed, _read_reached(run.directory), _how(seeds.codes.get(run.seed))) for run in runs]
     say("\n".join(score_table(ends)), sys.stdout)
     return worst_code(seeds.codes.get(run.seed) for run in runs)
 
@@ -153,6 +154,10 @@ class _Seeds:
         self._shares.append(self._running.pop(run)[1])
         if code not in (0, EXIT_CODE):
             say(f"seed {run.seed}: {_how(code)}", sys.stderr)
+
+
+def _read_reached(directory: Path) -> Reached:
+    return read_reached(directory / "progress.csv", newest_counters(directory / "checkpoints"))
 
 
 def _describe_shares(jobs: int, cores: int, shares: Sequence[list[int] | None]) -> str:

@@ -39,6 +39,12 @@ class Totals:
         words = [f"{total:,} {name}" for name, total in named.items() if not math.isinf(total)]
         return "ends at: " + (" or ".join(words) or "no limit; Ctrl-C stops and saves")
 
+    def option_reached(self, counters: dict[str, float]) -> str:
+        """The option of `dqn-train` whose total a run with these counters has reached; --steps if none."""
+        if counters["minutes"] >= self.minutes:
+            return "--minutes"
+        return "--updates" if counters["updates"] >= self.given_updates else "--steps"
+
     def config(self) -> dict[str, float]:
         """What config.json says of them."""
         return {"steps": self.steps, "updates": self.given_updates, "minutes": self.minutes}

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterable
 
+from dqn_lab.evaluation import EvaluationStopped
 from dqn_lab.interruption import Interruption
 from dqn_lab.run_directory import RunDirectory, jsonable
 from dqn_lab.totals import Totals
@@ -50,6 +51,8 @@ class Training:
         self._run, self._directory, self._transcript, self._totals = run, directory, transcript, totals
         self._began, self._minutes_before = time.perf_counter(), 0.0
         evaluation = [] if run.evaluation is None else [run.evaluation]
+        if evaluation:
+            run.evaluation.stop_requested = lambda: interruption.requested
         metrics = Metrics(run.evaluation, minutes=self.minutes)
         tensorboard = TensorBoardScalars(
             directory.path, metrics, log_period_updates=run.log_period_updates, texts=_texts(run, config)
@@ -105,9 +108,19 @@ class Training:
         return manifest
 
     def fit(self) -> None:
-        """Makes the updates that are left, beginning in the midst of an epoch if need be."""
-        agent, length = self._run.agent, len(self._run.sequence)
+        """Makes the updates that are left, beginning in the midst of an epoch if need be.
+
+        An evaluation that is asked to stop is broken off; who continues the run begins with it.
+        """
         self.checkpoints.ready = True
+        try:
+            self._fit_epochs()
+        except EvaluationStopped:
+            self._limits.interrupted = True
+            self._checkpoint.rescue()
+
+    def _fit_epochs(self) -> None:
+        agent, length = self._run.agent, len(self._run.sequence)
         epoch, made = divmod(agent.updates, length)
         if epoch > self.checkpoints.epochs and not made:
             agent.finish_epoch(self._run.sequence, epoch - 1, self._callbacks)

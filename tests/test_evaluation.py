@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_twin import ScriptedTwin
 
-from dqn_lab.evaluation import EvaluationResult, check_limits, evaluate
+from dqn_lab.evaluation import EvaluationResult, EvaluationStopped, check_limits, evaluate
 
 INF = math.inf
 
@@ -156,3 +156,11 @@ def test_a_limit_is_a_number(value):
 def test_whole_numbers_of_any_type_are_limits(value):
     result = evaluate(ScriptedTwin(scripted([1])), num_episodes=value, num_max_iter=INF)
     assert result.episodes == 30
+
+
+def test_an_evaluation_that_is_asked_to_stop_takes_no_further_step():
+    twin = ScriptedTwin(scripted([4]))
+    with pytest.raises(EvaluationStopped):
+        evaluate(twin, num_episodes=5, num_max_iter=INF, stop_requested=lambda: twin.decisions == 7)
+    assert twin.decisions == 7
+    assert evaluate(twin, num_episodes=5, num_max_iter=INF).episodes == 5

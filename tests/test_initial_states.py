@@ -144,7 +144,7 @@ def test_other_limits_score_the_random_policy_anew_and_keep_the_states(tmp_path,
     twin = make_twin()
     twin.policy = lambda features: np.zeros((4, 2))  # an agent's
     second = held_out(twin, 6, **limits, directory=tmp_path)
-    assert "the random policy is scored anew" in said.text
+    assert "the random policy is played again" in said.text
     assert twin.restarts == []
     assert second.random_returns == (63.0, 63.0)
     np.testing.assert_array_equal(first.states.state, second.states.state)

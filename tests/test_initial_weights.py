@@ -37,7 +37,7 @@ def sources(tmp_path_factory):
         (directory / "config.json").write_text("{}")
         for steps, seed in ((90, 2), (100, 3)):
             save_agent(directory / "checkpoints" / str(steps), make_agent(seed), {})
-    save_agent(run / "best", make_agent(4), {})
+    save_agent(run / "best", make_agent(4), {"steps": 2800, "eval_return_mean": 11.0})
     make_agent(5).save(folder / "agent.keras")
     network(seed=6).save(folder / "network.keras")
     network(seed=7).save_weights(folder / "own.weights.h5")
@@ -51,10 +51,16 @@ def sources(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["best of a run", "newest of a run", "agent", "network", "weights"])
-def test_a_network_gets_the_weights_of_a_source(sources, name):
+def test_a_network_gets_the_weights_of_a_source(sources, name, caplog):
     path, seed = sources[name]
     own = network()
+    caplog.set_level("INFO", "dqn_lab")
     load_initial_weights(own, str(path))
+    told = {
+        "best of a run": f"{path}, its best at 2,800 steps, mean return 11",
+        "newest of a run": f"{path}, update 0, which no evaluation judged",
+    }
+    assert f"the network begins with the weights of {told.get(name, path)}\n" in caplog.text
     assert same(own, network(seed=seed))
     assert not same(own, network())
 

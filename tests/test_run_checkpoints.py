@@ -139,7 +139,7 @@ def test_an_unknown_format_is_refused_by_its_number(used, capsys):
         manifest = used / "checkpoints" / name / "manifest.json"
         manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 9}))
     with pytest.raises(
-        ValueError, match=r"reads checkpoints of format 2. Received: \S+140 of format 9; .*120 of format 9"
+        ValueError, match=r"140 of format 9: this version reads checkpoints of format 2; .*120 of format 9"
     ):
         train(used, updates=30)
 

@@ -188,3 +188,15 @@ def test_the_current_directory_has_a_name_to_be_put_aside_by(tmp_path, monkeypat
     home.mkdir()
     monkeypatch.chdir(home)
     assert RunDirectory(".").path == home
+
+
+def test_checkpoints_without_a_configuration_are_neither_continued_nor_begun_over(tmp_path):
+    path = tmp_path / "toy"
+    (path / "checkpoints" / "120").mkdir(parents=True)
+    with pytest.raises(
+        FileExistsError, match="has checkpoints and no config.json: put that back, .*Received: run_dir="
+    ):
+        RunDirectory(path).open({})
+    assert os.listdir(path) == ["checkpoints"]
+    assert RunDirectory(path, fresh=True).open({}) == tmp_path / "toy.old-1"
+    assert os.listdir(tmp_path / "toy.old-1" / "checkpoints") == ["120"]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import keras
@@ -164,3 +165,43 @@ def test_a_replay_that_outgrows_the_memory_ends_the_run_with_a_line_and_all_that
 
 def _in_small_chunks(self, original, chunk_bytes, before_growth):
     original(self, min(chunk_bytes, 400), before_growth)
+
+
+def test_a_request_breaks_an_evaluation_off_which_is_made_when_the_run_goes_on(tmp_path, capsys):
+    class Asks(keras.callbacks.Callback):
+        """Sends the signal in the second epoch's evaluation, when its first step is made."""
+
+        def __init__(self, evaluation):
+            super().__init__()
+            self.evaluation = evaluation
+
+        def on_train_begin(self, logs=None):
+            twin = self.evaluation._twin
+            step, asked = twin.simulate_single, threading.Event()
+
+            def simulate_single():
+                step()
+                if self.model.updates == 20 and not asked.is_set():
+                    asked.set()
+                    signal.raise_signal(signal.SIGINT)
+                    while not self.evaluation.stop_requested():  # a thread of its own hears it
+                        pass
+
+            twin.simulate_single = simulate_single
+
+    run = toy_rundef.run(total_updates=30)
+    handler = signal.getsignal(signal.SIGINT)
+    assert run.train(tmp_path / "toy", callbacks=[Asks(run.evaluation)]) is False
+    assert signal.getsignal(signal.SIGINT) is handler
+    out = capsys.readouterr().out
+    assert "stopped after 20 updates" in out
+    assert out.count("evaluation at") == 1
+    assert (tmp_path / "toy" / "progress.csv").read_text().count("\n") == 2
+    toy_rundef.run(total_updates=30).train(tmp_path / "toy")
+    toy_rundef.run(total_updates=30).train(tmp_path / "whole")
+    rows = [
+        [row.split(",")[9:21] for row in (tmp_path / name / "progress.csv").read_text().splitlines()]
+        for name in ("toy", "whole")
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 4

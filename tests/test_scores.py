@@ -78,3 +78,10 @@ def test_the_table_of_one_score_has_no_interval_and_of_none_no_mean():
         " 95%                     -     -",
     ]
     assert len(score_table([(0, Reached(10, 1), "ended"), (1, Reached(), "error 1")])) == 3
+
+
+def test_the_newest_checkpoint_tells_more_than_the_last_row(tmp_path):
+    (tmp_path / "progress.csv").write_text("steps,minutes,eval_return_mean\n100,0.5,3\n")
+    reached = read_reached(tmp_path / "progress.csv", {"steps": 130, "minutes": 0.75})
+    assert reached == Reached(steps=130, minutes=0.75, last=3.0, best=3.0)
+    assert read_reached(tmp_path / "none.csv", {"steps": 130, "minutes": 0.75}) == Reached(steps=130, minutes=0.75)

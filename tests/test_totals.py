@@ -46,3 +46,11 @@ def test_they_are_told_as_they_were_given():
 def test_a_total_is_above_0(name, value):
     with pytest.raises(ValueError, match=f"`total_{name}` must be above 0. Received: total_{name}="):
         totals(**{name: value})
+
+
+def test_the_total_that_was_reached_is_named_by_its_option():
+    at = {"updates": 10, "minutes": 2.0}
+    assert totals(updates=10).option_reached(at) == "--updates"
+    assert totals(steps=140).option_reached(at) == "--steps"
+    assert totals(steps=140, updates=50).option_reached(at) == "--steps"
+    assert totals(minutes=2, updates=50).option_reached(at) == "--minutes"

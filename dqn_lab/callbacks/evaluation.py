@@ -67,6 +67,10 @@ class Evaluation(keras.callbacks.Callback):
             initial states are drawn does.
         initial_states_seed: the held-out states' own seed.
 
+    Attributes:
+        result: of the last evaluation.
+        stop_requested: asked at each step whether to break off; the fit is left by `EvaluationStopped` then.
+
     Raises:
         TypeError: an argument of the wrong type; a model that isn't an agent of this library.
         ValueError: an argument out of its range, or both limits infinite.
@@ -102,6 +106,7 @@ class Evaluation(keras.callbacks.Callback):
         self.period_epochs = require_integer("period_epochs", period_epochs, least=1)
         self.seed = seed
         self.result = NO_RESULT  # of the last evaluation
+        self.stop_requested: Callable[[], bool] = lambda: False  # asked at each step whether to break off
         self.complete_epochs = 0
         self._make_twin = lambda: sequence_constructor(epsilon, num_envs=num_envs)
         self._held_out_arguments = {
@@ -166,14 +171,14 @@ class Evaluation(keras.callbacks.Callback):
 
     def _play(self, policy) -> EvaluationResult:
         self._twin.policy = policy
-        return evaluate(self._twin, **self.limits, seed=self.seed)
+        return evaluate(self._twin, **self.limits, seed=self.seed, stop_requested=self.stop_requested)
 
     def _prepare(self) -> None:
         given = self._held_out_arguments
         if self._baselines and given["directory"] is None:  # of a continued run: the same states, no random play
             self._states = sample_initial_states(self._twin, given["count"], given["seed"])
             return
-        found = held_out(self._twin, **given, **self.limits)
+        found = held_out(self._twin, **given, **self.limits, stop_requested=self.stop_requested)
         self._states = found.states
         if not self._baselines:
             self._baselines = self._measure_baselines(found.random_return_mean)

@@ -52,7 +52,7 @@ def choose_feeding(
         return "overlap", "updates run on a GPU"
     if cores >= _SPARE_CORES:
         return "overlap", f"{cores} cores"
-    return "alternate", f"updates use all {cores} cores"
+    return "alternate", "updates use the only core" if cores == 1 else f"updates use all {cores} cores"
 
 
 class Feed:
