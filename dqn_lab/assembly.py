@@ -228,8 +228,9 @@ def check_arguments(arguments: dict[str, object]) -> dict[str, object]:
 def playing_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
     """The same run with a replay of a few rows, on any device and never evaluated, which is what `load_run` builds."""
     lanes, window = arguments.get("num_envs", 1), arguments.get("n_step", 1)
-    small = {"initial_weights": None, "evaluation_period_epochs": 0, "replay_min_steps": lanes * window}
-    if "replay_min_steps" in arguments:  # otherwise the rundef's own fill must find room
+    small = {"initial_weights": None, "evaluation_period_epochs": 0}
+    if {"num_envs", "replay_min_steps"} <= arguments.keys():  # otherwise the rundef's own must find room
+        small["replay_min_steps"] = lanes * window
         small["replay_capacity_steps"] = min(arguments.get("replay_capacity_steps", 0), lanes * (window + _MOST_ROWS))
     if arguments.get("device") == "gpu":
         small["device"] = "auto"

@@ -28,6 +28,10 @@ _SEAL = "sha256"
 _logger = logging.getLogger("dqn_lab")
 
 
+class UnknownFormatError(ValueError):
+    """A checkpoint of a version that writes another format."""
+
+
 def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: dict, **facts) -> Path:
     """Writes a checkpoint directory beside its place and renames it.
 
@@ -119,7 +123,13 @@ def read_agent(path: Path):
 
     import dqn_lab.agents.dqn  # noqa: F401  registers the class that the file names
 
-    return keras.saving.load_model(Path(path) / AGENT)
+    try:
+        return keras.saving.load_model(Path(path) / AGENT)
+    except TypeError as error:  # Keras knows the class only once it is registered
+        raise ValueError(
+            f"the agent's own classes must be imported before it is loaded. Received: {Path(path) / AGENT}: "
+            f"{' '.join(str(error).split())[:200]}"
+        ) from error
 
 
 def read_manifest(path: Path) -> dict:
@@ -140,7 +150,7 @@ def read_manifest(path: Path) -> dict:
     if manifest["format"] == FORMAT and sealed(manifest) != manifest:
         raise ValueError(f"{MANIFEST} isn't the file that was saved. Received: {path}")
     if manifest["format"] != FORMAT:
-        raise ValueError(
+        raise UnknownFormatError(
             f"this version reads checkpoints of format {FORMAT}. Received: {path} of format {manifest['format']}"
         )
     return manifest
@@ -235,7 +245,9 @@ def keep_newest(directory: Path, count: int) -> None:
         # Incomplete before it is half gone.
         (old / MANIFEST).unlink(missing_ok=True)
         _remove(old)
-    for leftover in directory.glob(".*.part"):
+    complete = complete_checkpoints(directory)
+    half_gone = [one for one in _numbered(directory) if complete and int(one.name) < int(complete[-1].name)]
+    for leftover in (*directory.glob(".*.part"), *(one for one in half_gone if one not in complete)):
         _remove(leftover)
 
 

@@ -21,7 +21,7 @@ def settings(rundef: str, arguments: Mapping[str, object], protocol=None) -> dic
         arguments: of the rundef, resolved.
         protocol: the rules the run is made under, or None.
     """
-    kept = {name: value for name, value in arguments.items() if name not in CHANGEABLE_KEYS}
+    kept = {name: value for name, value in arguments.items() if name not in CHANGEABLE_KEYS and _is_comparable(value)}
     rules = {} if protocol is None else protocol.to_config()
     rules = {f"protocol.{name}": value for name, value in rules.items() if name not in _CHANGEABLE_RULES}
     return jsonable(({"rundef": rundef} if rundef else {}) | kept | rules)
@@ -79,6 +79,15 @@ def why_inexact(sequence) -> list[str]:
     if tf.config.get_visible_devices("GPU"):
         reasons.append("a GPU adds up in another order each time")
     return reasons
+
+
+def _is_comparable(value: object) -> bool:
+    """Whether a value's text is the same in every process; a function's or a set's isn't."""
+    if isinstance(value, dict):
+        return all(map(_is_comparable, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_comparable, value))
+    return value is None or isinstance(value, bool | int | float | str | Path) or hasattr(value, "tolist")
 
 
 def _processor() -> str:

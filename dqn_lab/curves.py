@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+_ROWS = "progress.csv"
+
 
 def positions(directory: str | Path) -> dict[str, int]:
     """Returns the bytes of progress.csv and of each TensorBoard events file in a run's directory, by name."""
@@ -37,17 +39,20 @@ def cut(directory: str | Path, positions: Mapping[str, int]) -> list[str]:
         OSError: what the system says.
     """
     files = _files(directory)
+    complaints = [line for name, size in positions.items() if (line := _complaint(name, files.get(name), size))]
     for name, file in files.items():
         if name not in positions:
             file.unlink()
         elif file.stat().st_size > positions[name]:
             os.truncate(file, positions[name])
-    return [line for name, size in positions.items() if (line := _complaint(name, files.get(name), size))]
+        elif file.name == _ROWS and file.stat().st_size < positions[name]:
+            os.truncate(file, file.read_bytes().rfind(b"\n") + 1)  # the next row must not go on with half of one
+    return complaints
 
 
 def _files(directory: str | Path) -> dict[str, Path]:
     folder = Path(directory)
-    found = (folder / "progress.csv", *sorted(folder.glob("events.out.tfevents.*")))
+    found = (folder / _ROWS, *sorted(folder.glob("events.out.tfevents.*")))
     return {file.name: file for file in found if file.is_file()}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from dqn_lab import curves
 from dqn_lab.checkpoint import (
     AGENT,
+    UnknownFormatError,
     check_checkpoint,
     complete_checkpoints,
     keep_newest,
@@ -31,6 +32,10 @@ _NONE_LEFT = (
     "left of its weights if you like (--set initial_weights=...)."
 )
 _logger = logging.getLogger("dqn_lab")
+
+
+class UnsavedError(OSError):
+    """A checkpoint could not be written; the text says which is the last good one."""
 
 
 class RunCheckpoints:
@@ -101,7 +106,7 @@ class RunCheckpoints:
         """Saves unless there is nothing that is not saved; tells whether any checkpoint of this run exists.
 
         Raises:
-            OSError: what the system says, and which checkpoint is the last good one.
+            UnsavedError: what the system says, and which checkpoint is the last good one.
         """
         if not self.ready or not self._agent.updates:
             return self._saved is not None
@@ -117,7 +122,7 @@ class RunCheckpoints:
 
         Raises:
             FloatingPointError: a loss or gradient was not finite; nothing is saved then.
-            OSError: what the system says, and which checkpoint is the last good one.
+            UnsavedError: what the system says, and which checkpoint is the last good one.
         """
         self._agent.check_finite()
         state = self.get_state() if state is None else state
@@ -135,7 +140,7 @@ class RunCheckpoints:
                 replay=entries,
             )
         except OSError as error:
-            raise OSError(
+            raise UnsavedError(
                 f"the run could not be saved at {counters['steps']:,} steps: {error}; {self.describe_last()}"
             ) from error
         self._saved = counters["updates"], counters["epochs"]
@@ -175,7 +180,9 @@ class RunCheckpoints:
         for path in reversed(found):
             try:
                 manifest = self._restore(path)
-            except ValueError as error:
+            except UnknownFormatError:  # of a later version, say, which must not lose its newest one
+                raise
+            except (ValueError, OSError) as error:
                 refusals.append((path, error))
                 continue
             for each, error in refusals:
@@ -203,7 +210,7 @@ class RunCheckpoints:
     def _apply(self, path: Path, state: dict, manifest: dict) -> None:
         self._replay.read(manifest["replay"])
         self._agent.restore(path / AGENT)
-        self._sequence.set_state(state["sequence"])
+        self._set_sequence(state["sequence"])
         self._agent.set_state(state["agent"])
         if state["feeding"] != self._sequence.feeding:
             self._sequence.use_feeding(state["feeding"], "as the run began")
@@ -211,6 +218,16 @@ class RunCheckpoints:
             if name in state["callbacks"]:
                 callback.set_state(state["callbacks"][name])
         self.epochs = state["counters"]["epochs"]
+
+    def _set_sequence(self, state: dict) -> None:
+        try:
+            self._sequence.set_state(state)
+        except Exception as error:  # an environment's own, whatever it is: the rest can still go on
+            state["simulation"]["lanes"] = None
+            self._sequence.set_state(state)
+            _logger.warning(
+                "the environments' state can't be set (%s: %s): new episodes begin", type(error).__name__, error
+            )
 
     def _write(self, part: Path, state: dict) -> None:
         self._agent.save(part / AGENT)
@@ -233,7 +250,7 @@ class RunCheckpoints:
         return self.epochs if state is None else state["counters"]["epochs"]
 
 
-def _received_first(error: ValueError) -> str:
+def _received_first(error: ValueError | OSError) -> str:
     """An error's text for the midst of another one: what was received, then the rule."""
     rule, received, what = str(error).rpartition(" Received: ")
     return f"{what}: {rule.rstrip('.')}" if received else str(error)

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 FORMAT = 2
-_LOCK = ".lock"
+_LOCK, _CONFIG_PART = ".lock", "config.json.part"
 
 _PACKAGE = Path(__file__).resolve().parent
 _VERSIONED = ("dqn_lab", "tensorflow", "keras", "gymnasium", "ale-py", "numpy")
@@ -35,6 +35,7 @@ class RunDirectory:
         self.path = Path(path).resolve() if Path(path).name in ("", "..") else Path(path)  # `.` has no name
         self.fresh = fresh
         self._lock: FileLock | None = None
+        self._found: frozenset[str] = frozenset()  # what was in it before this process came
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)
@@ -105,7 +106,8 @@ class RunDirectory:
 
         Raises:
             FileExistsError: a run is going on in it, or it has a run's checkpoints without its config.json.
-            NotADirectoryError: something on the way there is a file.
+            NotADirectoryError: something on the way there is a file; a file stands where a folder should, or a folder
+                where a file should.
             PermissionError: it can't be written.
         """
         if self._is_locked():
@@ -118,11 +120,13 @@ class RunDirectory:
                 "this directory has checkpoints and no config.json: put that back, name another directory with "
                 f"--run-dir, or put what is there aside with --fresh. Received: run_dir={self.path}"
             )
+        self._check_kinds()
         there = self.existing_parent()
         if not there.is_dir():
             raise NotADirectoryError(f"a run directory can't be in a file. Received: {self.path}")
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise PermissionError(f"a run directory must be writable. Received: {self.path}")
+        for place in (there, *(one for one in self._folders() if one.exists())):
+            if not os.access(place, os.W_OK | os.X_OK):
+                raise PermissionError(f"a run directory must be writable. Received: {place}")
 
     def existing_parent(self) -> Path:
         """Returns the directory itself, or the nearest one above it that there is."""
@@ -138,19 +142,19 @@ class RunDirectory:
             OSError: as `check`, or what the system says; nothing is left half made.
         """
         self.check()
+        if not self.fresh and self.path.is_dir():
+            self._found = frozenset(os.listdir(self.path))
         put_aside = self._put_aside() if self.fresh and (self.is_used or self.lacks_config) else None
         made = not self.path.exists()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path.resolve() if self.path.is_symlink() else self.path).mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            part = self.path / "config.json.part"
-            part.write_text(json.dumps(jsonable(config), indent=2) + "\n", encoding="utf-8")
-            part.replace(self.config)
+            self._write_config(config)
         except OSError:
+            if self._lock is not None:
+                (self.path / _CONFIG_PART).unlink(missing_ok=True)
+                self._remove_lock()
             if made and self.path.is_dir():
-                (self.path / "config.json.part").unlink(missing_ok=True)
-                self.release()
-                (self.path / _LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
             raise
         return put_aside
@@ -162,14 +166,50 @@ class RunDirectory:
             self._lock = None
 
     def discard(self, *, keep_log: bool = False) -> None:
-        """Takes away what a run wrote that saved nothing, so that the same command can be given again."""
-        self.release()
-        files = [self.config, self.progress, self.path / _LOCK, *self.path.glob("events.out.tfevents.*")]
+        """Takes away what a run wrote that saved nothing, so that the same command can be given again.
+
+        What was there before stays.
+        """
+        files = [self.config, self.progress, *self.path.glob("events.out.tfevents.*")]
         for file in files if keep_log else [*files, self.log]:
-            file.unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.best, self.replay, self.weights, self.path):
+            if file.name not in self._found:
+                file.unlink(missing_ok=True)
+        self._remove_lock()  # last: another run may begin from now on
+        for folder in (*self._folders(), self.path):
             with contextlib.suppress(OSError):  # not there, or not empty: somebody else's
                 folder.rmdir()
+
+    def _folders(self) -> tuple[Path, ...]:
+        return self.checkpoints, self.best, self.replay, self.weights
+
+    def _check_kinds(self) -> None:
+        if self.path.is_symlink() and not self.path.exists():
+            raise NotADirectoryError(f"a run directory can't be a link to nothing. Received: run_dir={self.path}")
+        wrong = [one for one in self._folders() if one.exists() and not one.is_dir()]
+        wrong += [one for one in (self.config, self.progress, self.log, self.path / _LOCK) if one.is_dir()]
+        if wrong:
+            raise NotADirectoryError(
+                "a run directory has folders checkpoints, best, replay and weights, and files beside them. "
+                f"Received: {wrong[0]}"
+            )
+
+    def _write_config(self, config: dict) -> None:
+        part = self.path / _CONFIG_PART
+        try:
+            with open(part, "w", encoding="utf-8") as file:
+                file.write(json.dumps(jsonable(config), indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self.config)
+        except OSError as error:
+            raise OSError(f"config.json can't be written: {error}. Received: run_dir={self.path}") from error
+
+    def _remove_lock(self) -> None:
+        lock = self.path / _LOCK
+        with contextlib.suppress(PermissionError):  # Windows removes no open file
+            lock.unlink(missing_ok=True)
+        self.release()
+        lock.unlink(missing_ok=True)
 
     def _is_locked(self) -> bool:
         if self._lock is not None or not (self.path / _LOCK).exists():
@@ -193,10 +233,17 @@ class RunDirectory:
         self._lock = lock
 
     def _put_aside(self) -> Path:
+        place = self.path.resolve() if self.path.is_symlink() else self.path
         number = 1
-        while (old := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+        while (old := place.with_name(f"{place.name}.old-{number}")).exists():
             number += 1
-        return self.path.rename(old)
+        try:
+            return place.rename(old)
+        except OSError as error:
+            raise OSError(
+                f"what is there can't be put aside ({error.strerror}): name another directory with --run-dir. "
+                f"Received: run_dir={self.path}"
+            ) from error
 
 
 def describe_software() -> dict[str, str]:
@@ -233,7 +280,7 @@ def jsonable(value):
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return value.item() if hasattr(value, "item") else str(value)
+    return jsonable(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def _output(command: list[str]) -> str:

@@ -42,7 +42,7 @@ def read_reached(progress: Path, counters: Mapping[str, float] | None = None) ->
     try:
         with open(progress, newline="", encoding="utf-8", errors="replace") as file:
             rows = [row for row in csv.DictReader(file) if None not in row.values()]
-    except FileNotFoundError:
+    except OSError:
         rows = []
     scores = _numbers(rows, "eval_return_mean")
     return Reached(

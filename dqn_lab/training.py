@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from dqn_lab.evaluation import EvaluationStopped
 from dqn_lab.interruption import Interruption
+from dqn_lab.run_checkpoints import UnsavedError
 from dqn_lab.run_directory import RunDirectory, jsonable
 from dqn_lab.totals import Totals
 
@@ -112,12 +113,21 @@ class Training:
 
         An evaluation that is asked to stop is broken off; who continues the run begins with it.
         """
+        self._try_state()
         self.checkpoints.ready = True
         try:
             self._fit_epochs()
         except EvaluationStopped:
             self._limits.interrupted = True
             self._checkpoint.rescue()
+
+    def _try_state(self) -> None:
+        """Says at the start, and not when it is needed, that environments can't tell their state."""
+        sequence = self._run.sequence
+        before = sequence.why_inexact()
+        sequence.get_state(replay=False)
+        if (reason := sequence.why_inexact()) != before:
+            self._transcript.say(f"not exact: {reason}, episodes begin anew where the run is continued")
 
     def _fit_epochs(self) -> None:
         agent, length = self._run.agent, len(self._run.sequence)
@@ -126,6 +136,8 @@ class Training:
             agent.finish_epoch(self._run.sequence, epoch - 1, self._callbacks)
             if agent.stop_training:
                 return
+        if agent.updates >= self._totals.updates:  # of an older checkpoint than the newest one
+            return
         if made:
             self._fit(epoch, epoch + 1, length - made)
             if agent.stop_training:
@@ -144,6 +156,8 @@ class Training:
             error: that ended the run.
             may_discard: there was no run in the directory before.
         """
+        if isinstance(error, UnsavedError):
+            return  # it says so itself
         if isinstance(error, FloatingPointError):
             last = self.checkpoints.describe_last()
             self._transcript.say(f"nothing is saved of a run whose figures are not finite; {last}")

@@ -182,6 +182,6 @@ def test_what_only_plays_needs_no_replay_no_gpu_no_evaluation_and_no_other_weigh
 
 def test_a_replay_that_is_small_already_or_whose_fill_is_the_rundefs_own_stays():
     assert playing_arguments({"replay_capacity_steps": 1_000}) == {"replay_capacity_steps": 1_000}
-    assert playing_arguments({"replay_min_steps": 90}) == {"replay_min_steps": 1}
+    assert playing_arguments({"replay_min_steps": 90}) == {"replay_min_steps": 90}  # for lanes that are no key
     small = {"replay_capacity_steps": 8, "replay_min_steps": 2, "num_envs": 2}
     assert playing_arguments(small) == small

@@ -196,3 +196,19 @@ def test_a_broken_best_is_told_and_replaced(tmp_path, caplog):
     assert "the best agent so far can't be used and will be replaced: agent.keras isn't" in caplog.text
     assert check_checkpoint(tmp_path / "best")["counters"]["eval_return_mean"] == 2.0
     assert os.listdir(tmp_path) == ["best"]
+
+
+def test_a_best_that_cannot_be_saved_is_told_and_the_next_better_one_is_tried(tmp_path, monkeypatch, caplog):
+    from dqn_lab.callbacks import checkpoint as module
+
+    save, failures = module.save_agent, [True]
+
+    def full(*arguments):
+        if failures:
+            failures.pop()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return save(*arguments)
+
+    monkeypatch.setattr(module, "save_agent", full)
+    assert judge(tmp_path, (3.0, 2.0, 1.0)).best_value == 2.0
+    assert "the best agent could not be saved: [Errno 28] No space left on device; the next better one" in caplog.text

@@ -45,14 +45,14 @@ def test_the_network_loads_them(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch, name):
+def test_a_write_that_fails_is_told_and_leaves_what_was_there(tmp_path, monkeypatch, caplog, name):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
     (tmp_path / "116.weights.h5").write_text("older")
     monkeypatch.setattr(os, name, fail)
-    with pytest.raises(OSError, match="No space left"):
-        make_fit(tmp_path).run(1)
+    make_fit(tmp_path).run(1)
+    assert "116.weights.h5 could not be saved: [Errno 28] No space left on device" in caplog.text
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"116.weights.h5": "older"}
 
 

@@ -264,3 +264,12 @@ def test_a_checkpoint_without_an_agent_is_told_in_a_line(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(sealed({"format": 2, "counters": {}, "files": {}})))
     with pytest.raises(ValueError, match=r"^a checkpoint has an agent.keras. Received: "):
         read_agent(tmp_path)
+
+
+def test_what_a_kill_left_of_an_old_one_is_removed_by_the_next_save(tmp_path):
+    for steps in (90, 200, 300):
+        write(tmp_path / str(steps))
+    (tmp_path / "90" / "manifest.json").unlink()  # as `keep_newest` begins to remove one
+    (tmp_path / "400").mkdir()  # newer: nobody knows what it was
+    keep_newest(tmp_path, 2)
+    assert sorted(os.listdir(tmp_path)) == ["200", "300", "400"]

@@ -88,3 +88,8 @@ def test_what_can_not_be_exact_is_told(monkeypatch):
     ]
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["GPU:0"])
     assert why_inexact(Environments(None)) == ["a GPU adds up in another order each time"]
+
+
+def test_what_has_another_text_in_each_process_is_not_compared(tmp_path):
+    told = settings("toy", {"f": lambda: 0, "s": {"a", "b"}, "n": [1, object()], "p": tmp_path, "k": 1})
+    assert told == {"rundef": "toy", "p": str(tmp_path), "k": 1}

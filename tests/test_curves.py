@@ -231,13 +231,13 @@ def test_a_table_that_was_not_there_is_removed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_missing_or_shorter_is_told_and_left(tmp_path):
-    (tmp_path / "progress.csv").write_bytes(b"123")
+def test_what_is_missing_or_shorter_is_told_and_keeps_its_whole_rows(tmp_path):
+    (tmp_path / "progress.csv").write_bytes(b"a,b\r\n1,2\r\n3")
     assert cut(tmp_path, {"progress.csv": 5_000, f"{EVENTS}1.a": 3}) == [
-        "progress.csv has 3 of its 5,000 bytes: the end of its part of the curves is lost",
+        "progress.csv has 11 of its 5,000 bytes: the end of its part of the curves is lost",
         f"{EVENTS}1.a is missing: its part of the curves is lost",
     ]
-    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("progress.csv", b"123")]
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("progress.csv", b"a,b\r\n1,2\r\n")]
 
 
 class Stop(keras.callbacks.Callback):

@@ -11,7 +11,9 @@ import pytest
 import toy_rundef
 
 from dqn_lab import checkpoint as checkpoint_module
+from dqn_lab import run_checkpoints as module
 from dqn_lab.checkpoint import check_checkpoint, complete_checkpoints, sealed
+from dqn_lab.environments.catch import Catch
 
 
 def train(folder, *callbacks, updates=25, every=20, **arguments):
@@ -138,10 +140,9 @@ def test_an_unknown_format_is_refused_by_its_number(used, capsys):
     for name in names(used):
         manifest = used / "checkpoints" / name / "manifest.json"
         manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 9}))
-    with pytest.raises(
-        ValueError, match=r"140 of format 9: this version reads checkpoints of format 2; .*120 of format 9"
-    ):
+    with pytest.raises(ValueError, match=r"reads checkpoints of format 2. Received: \S+140 of format 9$"):
         train(used, updates=30)
+    assert names(used) == ["120", "140"]  # a later version can go on
 
 
 def test_another_machine_is_told(used, capsys):
@@ -243,3 +244,68 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_made(tmp_path, m
     with pytest.raises(OSError, match=r"the run's files need up to about .* KiB are free: name another disk"):
         train(tmp_path / "toy")
     assert os.listdir(tmp_path) == []
+
+
+class Untold(Catch):
+    """An environment whose state can't be told, or can't be set."""
+
+    fails = ""
+
+    def get_state(self):
+        if self.fails == "get":
+            raise RuntimeError("no state for you")
+        return super().get_state() | ({"x": object()} if self.fails == "object" else {})
+
+    def set_state(self, state):
+        if self.fails == "set":
+            raise RuntimeError("cannot set")
+        super().set_state(state)
+
+
+@pytest.mark.parametrize("fails", ["get", "object", "set"])
+def test_an_environment_whose_state_fails_costs_no_learning(tmp_path, monkeypatch, capsys, fails):
+    monkeypatch.setattr("dqn_lab.environments.catch.Catch", Untold)
+    monkeypatch.setattr(Untold, "fails", fails)
+    train(tmp_path / "toy", every=None)
+    run = train(tmp_path / "toy", updates=30, every=None)
+    assert run.agent.updates == 30
+    out = capsys.readouterr().out
+    if fails == "set":
+        assert "the environments' state can't be set (RuntimeError: cannot set): new episodes begin" in out
+    else:
+        assert "not exact: the environments' get_state failed (" in out
+        assert "continues at 140 steps, 25 updates, not exact: episodes begin anew" in out
+
+
+def test_a_checkpoint_that_cannot_be_read_is_put_aside_like_a_damaged_one(used, monkeypatch, capsys):
+    check = module.check_checkpoint
+
+    def unreadable(path):
+        if path.name == "140":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path / "state.json"))
+        return check(path)
+
+    monkeypatch.setattr(module, "check_checkpoint", unreadable)
+    train(used, updates=26)
+    out = capsys.readouterr().out
+    assert "140.broken: [Errno 13] Permission denied: " in out
+    assert "continues at 120 steps" in out
+
+
+def test_a_total_that_an_older_checkpoint_has_reached_costs_no_update(used):
+    damage(used / "checkpoints" / "140" / "agent.keras")
+    manifest = used / "checkpoints" / "140" / "manifest.json"
+    told = json.loads(manifest.read_text())
+    told["counters"]["epochs"] = 1  # as if the end of its epoch were still to come
+    manifest.write_text(json.dumps(sealed(told)))
+    run = train(used, updates=20)
+    assert run.agent.updates == 20
+    assert names(used) == ["120", "140.broken"]
+
+
+def test_a_csv_that_was_emptied_gets_its_header_again(used):
+    (used / "progress.csv").write_text("")
+    train(used, updates=30)
+    rows = (used / "progress.csv").read_text().splitlines()
+    assert rows[0].startswith("steps,frames,updates,")
+    assert len(rows) == 2

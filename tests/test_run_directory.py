@@ -85,7 +85,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_built(tmp_
         return False
 
     monkeypatch.setattr(module.os, "access", access)
-    with pytest.raises(PermissionError, match="must be writable. Received: .*toy$"):
+    with pytest.raises(PermissionError, match=f"must be writable. Received: {tmp_path}$"):
         RunDirectory(tmp_path / "runs" / "toy").check()
     assert asked == [(tmp_path, os.W_OK | os.X_OK)]
 
@@ -200,3 +200,75 @@ def test_checkpoints_without_a_configuration_are_neither_continued_nor_begun_ove
     assert os.listdir(path) == ["checkpoints"]
     assert RunDirectory(path, fresh=True).open({}) == tmp_path / "toy.old-1"
     assert os.listdir(tmp_path / "toy.old-1" / "checkpoints") == ["120"]
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "best", "replay", "weights", "config.json", "progress.csv", "log.txt"])
+def test_files_in_place_of_folders_and_the_other_way_round_are_refused_by_name(tmp_path, name):
+    place = tmp_path / name
+    if "." in name:
+        place.mkdir()
+    else:
+        place.write_text("mine")
+    with pytest.raises(NotADirectoryError, match=f"has folders .* and files beside them. Received: .*{name}$"):
+        RunDirectory(tmp_path).open({})
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_folder_in_it_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "replay").mkdir()
+    monkeypatch.setattr(module.os, "access", lambda path, mode: Path(path).name != "replay")
+    with pytest.raises(PermissionError, match="must be writable. Received: .*replay$"):
+        RunDirectory(tmp_path).check()
+
+
+@pytest.mark.posix
+def test_a_link_is_followed_when_its_run_is_put_aside_and_refused_when_it_leads_nowhere(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk" / "toy")
+    with pytest.raises(NotADirectoryError, match="can't be a link to nothing. Received: run_dir=.*link$"):
+        RunDirectory(link).check()
+    (tmp_path / "disk" / "toy").mkdir(parents=True)
+    first = RunDirectory(link)
+    first.open({"run": 1})
+    first.release()
+    assert RunDirectory(link, fresh=True).open({"run": 2}) == tmp_path / "disk" / "toy.old-1"
+    assert link.is_symlink()
+    assert json.loads((tmp_path / "disk" / "toy" / "config.json").read_text()) == {"run": 2}
+
+
+def test_what_cannot_be_put_aside_is_told_with_a_way_out(tmp_path, monkeypatch):
+    first = RunDirectory(tmp_path / "toy")
+    first.open({})
+    first.release()
+
+    def busy(self, target):
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(Path, "rename", busy)
+    with pytest.raises(OSError, match=r"can't be put aside \(Device or resource busy\): name another directory with"):
+        RunDirectory(tmp_path / "toy", fresh=True).open({})
+
+
+def test_what_was_there_before_the_run_stays_when_it_is_taken_away(tmp_path):
+    for name in ("progress.csv", "log.txt", "events.out.tfevents.1.me"):
+        (tmp_path / name).write_text("mine")
+    directory = RunDirectory(tmp_path)
+    directory.open({})
+    (tmp_path / "events.out.tfevents.2.run").write_text("its")
+    directory.discard()
+    assert sorted(os.listdir(tmp_path)) == ["events.out.tfevents.1.me", "log.txt", "progress.csv"]
+
+
+def test_the_lock_is_held_until_all_else_is_taken_away(tmp_path, monkeypatch):
+    directory = RunDirectory(tmp_path / "toy")
+    directory.open({})
+    left, release = [], RunDirectory.release
+    monkeypatch.setattr(RunDirectory, "release", lambda self: (left.append(os.listdir(self.path)), release(self)))
+    directory.discard()
+    assert len(left) == 1
+    assert set(left[0]) <= {".lock"}
+
+
+def test_arrays_and_numbers_of_numpy_are_written_as_lists_and_numbers():
+    told = jsonable({"a": np.arange(3), "b": np.int64(4), "c": [np.bool_(True)]})
+    assert told == {"a": [0, 1, 2], "b": 4, "c": [True]}

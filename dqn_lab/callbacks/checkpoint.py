@@ -141,8 +141,12 @@ class BestCheckpoint(keras.callbacks.Callback):
             return
         value = self._metrics.row(logs or {}).get(self.monitor, -math.inf)
         if value > self.best_value:
-            save_agent(self.best, self.model, {**self._counters(), "epochs": epoch + 1, self.monitor: value})
-            self.best_value = value
+            try:
+                save_agent(self.best, self.model, {**self._counters(), "epochs": epoch + 1, self.monitor: value})
+            except OSError as error:
+                _logger.warning("the best agent could not be saved: %s; the next better one is tried again", error)
+            else:
+                self.best_value = value
 
     def _saved_value(self) -> float:
         saved = find_complete(self.best)

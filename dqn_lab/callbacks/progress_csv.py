@@ -27,7 +27,7 @@ class ProgressCSV(keras.callbacks.Callback):
         self._metrics = metrics
 
     def on_train_begin(self, logs=None):
-        if not self.path.exists():
+        if not self.path.exists() or not self.path.stat().st_size:
             self._append([one.key for one in COLUMNS])
 
     def on_epoch_end(self, epoch, logs=None):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 import keras
 
 from dqn_lab.callbacks.metrics import Metrics
+
+_logger = logging.getLogger("dqn_lab")
 
 
 class KeepWeights(keras.callbacks.Callback):
@@ -27,7 +30,11 @@ class KeepWeights(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         if self._metrics.evaluated:
-            self._write(self.directory / f"{self.model.sequence.steps}.weights.h5")
+            path = self.directory / f"{self.model.sequence.steps}.weights.h5"
+            try:
+                self._write(path)
+            except OSError as error:
+                _logger.warning("%s could not be saved: %s", path, error)
 
     def _write(self, path: Path) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

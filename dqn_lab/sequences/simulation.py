@@ -47,6 +47,7 @@ class Simulation:
         self.replay = replay
         self._get_terminal = get_terminal
         self.has_begun = False
+        self._untold: str | None = None  # why an environment could not tell its state
         self.steps = self.frames = self.episodes = self.episode_length_sum = 0
         self.episode_return_sum = 0.0
         count = lanes.num_envs
@@ -94,12 +95,24 @@ class Simulation:
 
     def get_state(self) -> dict:
         """Returns copies of counters, the lanes' accumulators, and the environments' state where that is exact."""
-        exact = self.has_begun and self.lanes.why_inexact() is None
         return {
             **{name: getattr(self, name) for name in _COUNTERS},
             **{name: getattr(self, name).copy() for name in _LANE_STATE},
-            "lanes": self.lanes.get_state() if exact else None,
+            "lanes": self._lanes_state(),
         }
+
+    def why_inexact(self) -> str | None:
+        """Returns why the environments' state is not in `get_state`, in a few words; None where it is."""
+        return self._untold or self.lanes.why_inexact()
+
+    def _lanes_state(self) -> dict | None:
+        if not self.has_begun or self.why_inexact() is not None:
+            return None
+        try:
+            return self.lanes.get_state()
+        except Exception as error:  # an environment's own, whatever it is: all else can be saved
+            self._untold = f"the environments' get_state failed ({type(error).__name__}: {error})"
+            return None
 
     def set_state(self, state: dict) -> None:
         """Takes over what `get_state` returned. Environments whose state is not in it must begin anew.

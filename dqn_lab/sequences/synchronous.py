@@ -296,7 +296,7 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         Exact are this package's environments, gymnasium's classic control, and others that offer `get_state` and
         `set_state`; see `environment_state.why_inexact`.
         """
-        return self._simulation.lanes.why_inexact()
+        return self._simulation.why_inexact()
 
     def get_state(self, replay: bool = True) -> dict:
         """Returns replay, counts, generators, and the environments' state unless `why_inexact` tells why not.
