@@ -49,11 +49,24 @@ class RundefParser(argparse.ArgumentParser):
 
     def show_help(self, name: str | None) -> int:
         """Prints the command's help, and the keys of a rundef if it is given. Returns the exit code."""
-        self.print_help()
-        if name is None:
-            print("\nrundefs: " + ", ".join(rundef_names()))
-            return 0
-        return guard(self.prog, False, None, lambda: _describe(load_rundef(name)))
+        with for_whoever_reads():
+            self.print_help()
+            if name is None:
+                print("\nrundefs: " + ", ".join(rundef_names()))
+                return 0
+            return guard(self.prog, False, None, lambda: _describe(load_rundef(name)))
+        return 0  # nobody read it
+
+
+@contextlib.contextmanager
+def for_whoever_reads() -> Iterator[None]:
+    """Lets what is printed end where nobody reads on: `| head`."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is left in the stream goes there at the end
 
 
 @contextlib.contextmanager
@@ -86,18 +99,25 @@ def guard(prog: str, verbose: bool, transcript, command: Callable[[], int]) -> i
             print(trace, file=sys.stderr, end="")
         elif transcript is not None:
             transcript.note(trace)
-        print(f"{prog}: error: {_one_line(error)}", file=sys.stderr)
+        hint = "" if verbose or _is_told(error) else " (--verbose shows where)"
+        print(f"{prog}: error: {_one_line(error)}{hint}", file=sys.stderr)
         return 2 if isinstance(error, SettingError) else 1
 
 
 def _describe(rundef: Rundef) -> int:
-    print(f"\n{rundef.name}: {rundef.describe()}")
+    with for_whoever_reads():
+        print(f"\n{rundef.name}: {rundef.describe()}")
     return 0
+
+
+def _is_told(error: BaseException) -> bool:
+    """Whether an error's own text says what is wrong and what to do."""
+    return isinstance(error, (*_TOLD, RundefError))
 
 
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
-    if isinstance(error, (*_TOLD, RundefError)) and text:
+    if _is_told(error) and text:
         return text
     kind = type(error).__name__
     return f"{kind}: {text}" if text else kind

@@ -150,7 +150,7 @@ def test_a_wrong_usage_of_the_benchmark_is_one_line_and_code_2(capsys, elsewhere
 @pytest.mark.parametrize(
     ("settings", "rule"),
     [
-        (["boom_at_step=30"], "RuntimeError: boom"),
+        (["boom_at_step=30"], "RuntimeError: boom (--verbose shows where)"),
         (["replay_min_steps=1000"], "`replay_min_steps` must not exceed `replay_capacity_steps`"),
     ],
 )
@@ -167,7 +167,7 @@ def test_what_goes_wrong_in_a_benchmark_is_one_line_and_code_1(capsys, elsewhere
         ("x = 1", "a rundef needs a function `run(*, ...) -> Run`. Received: "),
         ("def run(): return 3", "must return a dqn_lab.Run"),
         ("def run(): return 3", "Received: int"),
-        ("def run(): raise RuntimeError('of\\ntwo lines')", "RuntimeError: of two lines"),
+        ("def run(): raise RuntimeError('of\\ntwo lines')", "RuntimeError: of two lines (--verbose shows where)"),
         ("def run(): raise MemoryError", "MemoryError"),
         ("def run(): raise OSError(28, 'No space left on device')", "No space left on device"),
     ],
@@ -251,10 +251,10 @@ def test_a_place_that_cannot_be_written_is_one_line(capsys, tmp_path, monkeypatc
 
 def test_an_environment_that_raises_is_one_line_and_its_traceback_is_in_the_log(capsys, tmp_path):
     words = ["--run-dir", tmp_path / "toy", "--set", "boom_at_step=30", "--updates", "50"]
-    assert refused(capsys, 1, TOY, *words) == "RuntimeError: boom"
+    assert refused(capsys, 1, TOY, *words) == "RuntimeError: boom (--verbose shows where)"
     log = (tmp_path / "toy" / "log.txt").read_text()
     assert "Traceback (most recent call last):" in log
-    assert log.endswith("dqn-train: error: RuntimeError: boom\n")
+    assert log.endswith("dqn-train: error: RuntimeError: boom (--verbose shows where)\n")
 
 
 # What it does.
@@ -357,3 +357,12 @@ def test_the_second_signal_ends_it_while_an_environment_hangs_in_step(tmp_path):
         read_until(process, "stopping after this update")
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
+
+
+@pytest.mark.posix
+@pytest.mark.parametrize("words", ["dqn-train --help", "dqn-train catch --help", "dqn-benchmark --help"])
+def test_help_may_be_read_in_part(words):
+    script = f"{sys.executable} -m dqn_lab.cli {words} | head -n 1"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: dqn-")
+    assert done.stderr == ""

@@ -131,7 +131,7 @@ def test_a_rundef_that_calls_exit_is_an_error(tmp_path):
     with command(rundef, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         error = process.stderr.read()
     assert process.returncode == 1
-    assert error == "dqn-train: error: SystemExit: 0\n"
+    assert error == "dqn-train: error: SystemExit: 0 (--verbose shows where)\n"
 
 
 def test_an_evaluation_that_raises_costs_no_update(tmp_path, monkeypatch):
