@@ -126,7 +126,7 @@ class Run:
         with ExitStack() as stack:
             transcript = transcript or stack.enter_context(Transcript())
             interruption = stack.enter_context(
-                Interruption(end_process=end_process, on_first=lambda: _say_stopping(transcript))
+                Interruption(end_process=end_process, on_first=lambda: _say_stopping(transcript, self.agent))
             )
             training = Training(
                 self,
@@ -290,5 +290,6 @@ def _describe_finished(counters: dict, totals: Totals) -> str:
     )
 
 
-def _say_stopping(transcript: Transcript) -> None:
-    transcript.say("stopping after this update, then saving; once more ends at once")
+def _say_stopping(transcript: Transcript, agent) -> None:
+    when = "after this update, then saving" if agent.updates else "before the first update"
+    transcript.say(f"stopping {when}; once more ends at once")
