@@ -17,6 +17,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from dqn_lab.arguments import require_choice
 
@@ -56,13 +57,13 @@ def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: 
             "format": FORMAT,
             "counters": counters,
             **facts,
-            "files": {one.relative_to(part).as_posix(): _sha256(one) for one in files},
+            "files": {one.relative_to(part).as_posix(): _file_sha256(one) for one in files},
         }
         for one in files:
-            _flush(one)
+            flush(one)
         (part / MANIFEST).write_text(json.dumps(sealed(manifest), indent=2) + "\n", encoding="utf-8")
-        _flush(part / MANIFEST)
-        _flush(part)
+        flush(part / MANIFEST)
+        flush(part)
         _take_place(part, path)
     except BaseException:
         _remove(part)
@@ -171,7 +172,7 @@ def check_checkpoint(path: Path) -> dict:
     manifest = read_manifest(path)
     for name, digest in manifest["files"].items():
         file = Path(path) / name
-        if not file.is_file() or _sha256(file) != digest:
+        if not file.is_file() or _file_sha256(file) != digest:
             raise ValueError(f"{name} isn't the file that was saved. Received: {path}")
     return manifest
 
@@ -187,8 +188,11 @@ def find_complete(path: Path) -> Path | None:
     return next((one for one in (path, _aside(path)) if (one / MANIFEST).is_file()), None)
 
 
-def recover(path: Path) -> None:
+def recover(path: Path) -> list[str]:
     """Puts in order what a kill while `path` was being saved has left; nothing complete is lost.
+
+    Returns:
+        Names of what is removed.
 
     Raises:
         OSError: what the system says.
@@ -196,15 +200,17 @@ def recover(path: Path) -> None:
     old = _aside(path)
     if old.is_dir() and not path.exists():
         old.rename(path)
-    _remove(old)
-    _remove(_beside(path))
+    removed = [one for one in (old, _beside(path)) if one.exists()]
+    for one in removed:
+        _remove(one)
+    return [one.name for one in removed]
 
 
-def recover_all(directory: Path) -> None:
-    """`recover` for all checkpoints of a directory."""
+def recover_all(directory: Path) -> list[str]:
+    """`recover` for all checkpoints of a directory; returns as it does."""
     leftovers = [*directory.glob(".*.old"), *directory.glob(".*.part")]
-    for name in {one.name[1:].rpartition(".")[0] for one in leftovers}:
-        recover(directory / name)
+    places = sorted({directory / one.name[1:].rpartition(".")[0] for one in leftovers})
+    return [name for place in places for name in recover(place)]
 
 
 def put_aside(path: Path) -> Path:
@@ -262,7 +268,7 @@ def _take_place(part: Path, path: Path) -> None:
         if old.exists():
             old.rename(path)
         raise
-    _flush(path.parent)
+    flush(path.parent)
     _remove(old)
 
 
@@ -292,12 +298,18 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _sha256(file: Path) -> str:
+def sha256(stream: BinaryIO) -> str:
+    """Returns the checksum of a file that is open, all of it."""
+    stream.seek(0)
+    return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _file_sha256(file: Path) -> str:
     with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return sha256(stream)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Makes the system write a file, or a directory's names, to the disk."""
     if path.is_dir() and os.name == "nt":
         return  # Windows has no such thing for directories

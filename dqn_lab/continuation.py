@@ -64,7 +64,10 @@ def describe_machine() -> dict[str, object]:
         **software,
         "processor": _processor(),
         "cores": usable_cores(),
-        "threads": f"{threading.get_intra_op_parallelism_threads()}/{threading.get_inter_op_parallelism_threads()}",
+        "threads": (
+            f"{threading.get_intra_op_parallelism_threads() or 'any number'} in an operation, "
+            f"{threading.get_inter_op_parallelism_threads() or 'any number'} beside each other"
+        ),
         "gpus": len(tf.config.get_visible_devices("GPU")),
     }
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from dqn_lab.memory import describe_bytes
 
-_SLACK = 1.5  # replay's files hold rows that are overwritten already, as long as an older checkpoint needs them
 
-
-def run_bytes(*, agent: int, network: int, row: float, rows: float, keep: int, weights: float) -> int:
+def run_bytes(*, agent: int, network: int, row: float, rows: float, period: float, keep: int, weights: float) -> int:
     """Returns the bytes that a run's files will have in the end, those of curves and log left out.
 
     Args:
@@ -18,11 +16,13 @@ def run_bytes(*, agent: int, network: int, row: float, rows: float, keep: int, w
         network: bytes of its network's weights.
         row: bytes of a replay row on disk.
         rows: most that the replay will hold.
+        period: rows from one checkpoint to the next.
         keep: checkpoints kept.
         weights: how many times the network's weights are written and kept.
     """
     agents = keep + 1 + 2  # one being written; the best, and the one in whose place it comes
-    return int(agents * agent + _SLACK * row * rows + weights * network)
+    rows += keep * min(period, rows)  # overwritten already, but an older checkpoint needs them, or one being written
+    return int(agents * agent + row * rows + weights * network)
 
 
 def held_bytes(*folders: Path) -> int:

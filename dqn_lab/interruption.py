@@ -87,8 +87,9 @@ class Interruption:
             return
         self._handled += 1
         previous = self._previous.get(number)
-        if not self._end_process and self._handled > 1 and callable(previous):
-            previous(number, frame)
+        if not self._end_process and self._handled > 1:
+            # A program in the background may have been begun with signals ignored.
+            (previous if callable(previous) else signal.default_int_handler)(number, frame)
 
     def _watch(self) -> None:
         while received := self._reader.recv(64):

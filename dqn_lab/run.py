@@ -146,7 +146,11 @@ class Run:
                     transcript.say(_describe_finished(counters, totals))
                     return True
                 if continues:
+                    feeding = self.sequence.feeding
                     self._continue(training, transcript)
+                    if self.sequence.feeding != feeding:
+                        transcript.say(f"feeding: {self.sequence.feeding} ({self.sequence.feeding_reason})")
+                        directory.write_config(config | {"feeding": self.sequence.feeding})
                 self._fill(transcript, interruption)
                 training.fit()
             except BaseException as error:
@@ -234,6 +238,7 @@ class Run:
             network=sum(each.numpy().nbytes for each in agent.network.variables),
             row=expected_row_bytes(ring),
             rows=min(ring.capacity, steps),
+            period=math.inf if self.checkpoint_period_steps is None else self.checkpoint_period_steps,
             keep=self.keep,
             weights=1 + totals.epochs / self.evaluation.period_epochs if written else 0,
         )

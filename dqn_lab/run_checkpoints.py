@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -140,6 +141,8 @@ class RunCheckpoints:
                 replay=entries,
             )
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._prune()  # of the replay's part of what failed, which the next try writes again
             raise UnsavedError(
                 f"the run could not be saved at {counters['steps']:,} steps: {error}; {self.describe_last()}"
             ) from error
@@ -168,8 +171,8 @@ class RunCheckpoints:
         Raises:
             ValueError: there are checkpoints and none can be used.
         """
-        recover_all(self._directory.checkpoints)
-        recover(self._directory.best)
+        for name in (*recover_all(self._directory.checkpoints), *recover(self._directory.best)):
+            _logger.info("removed what a save that was broken off has left: %s", name)
         found = numbered_checkpoints(self._directory.checkpoints)
         if not found:
             if broken := sorted(self._directory.checkpoints.glob("*.broken*")):
@@ -201,6 +204,7 @@ class RunCheckpoints:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} isn't what a run saves: {type(error).__name__}: {error}") from error
         self._saved = manifest["counters"]["updates"], manifest["counters"]["epochs"]
+        self._prune()
         self._cut(state["curves"])
         return {**manifest, "lanes": state["sequence"]["simulation"]["lanes"] is not None}
 
@@ -234,8 +238,8 @@ class RunCheckpoints:
         write_state(part, _STATE, state)
 
     def _prune(self) -> None:
-        kept = []
-        for path in complete_checkpoints(self._directory.checkpoints):
+        kept, places = [], self._directory.checkpoints
+        for path in (*complete_checkpoints(places), *places.glob("*.broken*")):
             try:
                 kept.append(read_manifest(path)["replay"])
             except (KeyError, ValueError):  # it can't be loaded anyway

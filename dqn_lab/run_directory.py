@@ -149,7 +149,7 @@ class RunDirectory:
         try:
             (self.path.resolve() if self.path.is_symlink() else self.path).mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            self._write_config(config)
+            self.write_config(config)
         except OSError:
             if self._lock is not None:
                 (self.path / _CONFIG_PART).unlink(missing_ok=True)
@@ -158,6 +158,22 @@ class RunDirectory:
                 self.path.rmdir()
             raise
         return put_aside
+
+    def write_config(self, config: dict) -> None:
+        """Writes config.json, whole or not at all.
+
+        Raises:
+            OSError: what the system says.
+        """
+        part = self.path / _CONFIG_PART
+        try:
+            with open(part, "w", encoding="utf-8") as file:
+                file.write(json.dumps(jsonable(config), indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self.config)
+        except OSError as error:
+            raise OSError(f"config.json can't be written: {error}. Received: run_dir={self.path}") from error
 
     def release(self) -> None:
         """Lets go of the lock: the run has ended."""
@@ -192,17 +208,6 @@ class RunDirectory:
                 "a run directory has folders checkpoints, best, replay and weights, and files beside them. "
                 f"Received: {wrong[0]}"
             )
-
-    def _write_config(self, config: dict) -> None:
-        part = self.path / _CONFIG_PART
-        try:
-            with open(part, "w", encoding="utf-8") as file:
-                file.write(json.dumps(jsonable(config), indent=2) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self.config)
-        except OSError as error:
-            raise OSError(f"config.json can't be written: {error}. Received: run_dir={self.path}") from error
 
     def _remove_lock(self) -> None:
         lock = self.path / _LOCK

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import itertools
 import math
 import os
@@ -24,6 +23,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from dqn_lab.checkpoint import flush, sha256
 from dqn_lab.replay.changes import still_needed
 from dqn_lab.replay.ring import FrameRing
 
@@ -69,7 +69,7 @@ class SavedReplay:
             for until in self._ends(since):
                 entries.append(self._write_file(since, until, undo))
                 since = until
-            _flush_names(self.directory)
+            flush(self.directory)
             undo.pop_all()
         self._entries = entries
         return copy.deepcopy(entries)
@@ -155,7 +155,7 @@ class SavedReplay:
             os.fsync(stream.fileno())
             return {
                 "file": path.name,
-                "sha256": _sha256(stream),
+                "sha256": sha256(stream),
                 "bytes": stream.seek(0, os.SEEK_END),
                 "since": since.tolist(),
                 "written": until.tolist(),
@@ -184,7 +184,7 @@ class SavedReplay:
         with contextlib.ExitStack() as stack:
             try:
                 stream = stack.enter_context(open(self.directory / entry["file"], "rb"))
-                same = stream.seek(0, os.SEEK_END) == entry["bytes"] and _sha256(stream) == entry["sha256"]
+                same = stream.seek(0, os.SEEK_END) == entry["bytes"] and sha256(stream) == entry["sha256"]
             except OSError as error:
                 raise self._refusal(entry, error.strerror) from error
             if not same:
@@ -224,22 +224,6 @@ def _load(stream: BinaryIO) -> dict[str, np.ndarray]:
         raise ValueError(f"not a file of arrays: {error}") from error
 
 
-def _sha256(stream: BinaryIO) -> str:
-    stream.seek(0)
-    return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):  # what went wrong before is what is told
         path.unlink()
-
-
-def _flush_names(directory: Path) -> None:
-    """Makes the system write a directory's names to the disk."""
-    if os.name == "nt":
-        return  # Windows has no such thing
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -43,7 +43,7 @@ def test_a_checkpoint_has_its_files_and_a_manifest_of_them(tmp_path):
 
 def test_the_manifest_is_written_last(tmp_path, monkeypatch):
     tape = []
-    monkeypatch.setattr(module, "_flush", lambda path: tape.append(("flush", path.name)))
+    monkeypatch.setattr(module, "flush", lambda path: tape.append(("flush", path.name)))
     take_place = module._take_place
 
     def record(part, path):

@@ -11,8 +11,10 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def test_what_a_run_writes_is_added_up():
-    # 2 kept, 1 being written, the best and its successor: 5 x 10 agents; 1.5 x 8 x 100 of replay; 3 x 7 of weights
-    assert run_bytes(agent=10, network=7, row=8.0, rows=100, keep=2, weights=3) == 50 + 1200 + 21
+    # 2 kept, 1 being written, the best and its successor: 5 x 10 agents; 8 x (100 + 2 x 30) of replay; 3 x 7 of weights
+    given = {"agent": 10, "network": 7, "row": 8.0, "rows": 100, "keep": 2, "weights": 3}
+    assert run_bytes(**given, period=30) == 50 + 1280 + 21
+    assert run_bytes(**given, period=1000) == 50 + 2400 + 21  # no more than the replay holds each time
 
 
 def test_what_is_there_already_is_counted_and_what_is_not_is_nothing(tmp_path):

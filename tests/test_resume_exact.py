@@ -271,6 +271,20 @@ def test_a_run_that_was_killed_ends_as_if_it_had_been_left_alone(world, killed, 
     assert names_differing(everything(tmp_path / "whole"), everything(directory)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.posix
+@pytest.mark.parametrize("feeding", [{}, OVERLAP])
+@pytest.mark.parametrize("rundef", ["breakout_v0", "atari_dqn", *CLASSIC])
+def test_every_rundef_is_killed_and_goes_on_in_both_feedings(rundef, feeding, tmp_path):
+    settings = {"evaluation_max_steps": 60} | feeding
+    settings |= {"protocol": "dopamine"} if rundef == "atari_dqn" else {}
+    assert train(rundef, tmp_path / "whole", settings) == 0
+    said = train_killed(rundef, tmp_path / "killed", settings, [(UPDATE, 17, ""), (UPDATE, 4, "")])
+    assert "continues at" in said[1]
+    assert train(rundef, tmp_path / "killed", settings) == 0
+    assert names_differing(everything(tmp_path / "whole"), everything(tmp_path / "killed")) == []
+
+
 @pytest.mark.posix
 def test_another_runs_checkpoint_is_named_and_left_out(broken_off, toy, killed, capsys):
     directory, _ = killed["breakout"].result()

@@ -309,3 +309,78 @@ def test_a_csv_that_was_emptied_gets_its_header_again(used):
     rows = (used / "progress.csv").read_text().splitlines()
     assert rows[0].startswith("steps,frames,updates,")
     assert len(rows) == 2
+
+
+def test_saves_that_fail_again_and_again_leave_nothing_behind(tmp_path, monkeypatch):
+    files = []
+
+    class Fails(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            files.append(len(list((tmp_path / "toy" / "replay").glob("*"))))
+            if self.model.updates == 12:
+                monkeypatch.setattr(module, "write_checkpoint", full)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("dqn_lab.callbacks.checkpoint._RETRY_MINUTES", 0.0)
+    with pytest.raises(module.UnsavedError, match="No space left"):
+        train(tmp_path / "toy", Fails(), updates=40)
+    assert max(files) <= 2
+    assert len(list((tmp_path / "toy" / "replay").iterdir())) <= 2
+
+
+def test_what_a_broken_checkpoint_needs_of_the_replay_is_kept_for_who_mends_it(used):
+    file = used / "checkpoints" / "140" / "state.npz"
+    content = file.read_bytes()
+    damage(file)
+    needed = {one["file"] for one in check_replay(used, "140")}
+    train(used, updates=30)
+    assert needed <= set(os.listdir(used / "replay"))
+    (used / "checkpoints" / "140.broken" / "state.npz").write_bytes(content)
+    (used / "checkpoints" / "160").rename(used.parent / "160")
+    (used / "checkpoints" / "140").rename(used.parent / "140")
+    (used / "checkpoints" / "140.broken").rename(used / "checkpoints" / "140")
+    assert train(used, updates=30).agent.updates == 30
+
+
+def check_replay(folder, name):
+    return json.loads((folder / "checkpoints" / name / "manifest.json").read_text())["replay"]
+
+
+@pytest.mark.case("B108")
+def test_the_next_start_says_what_a_save_that_was_broken_off_left(used, capsys):
+    (used / "checkpoints" / ".144.part").mkdir()
+    (used / "checkpoints" / ".144.part" / "agent.keras").write_bytes(b"half")
+    train(used, updates=26)
+    out = capsys.readouterr().out
+    assert "removed what a save that was broken off has left: .144.part\n" in out
+    assert "continues at 140 steps" in out
+    assert names(used) == ["140", "144"]
+
+
+def test_a_run_goes_on_feeding_as_it_began_whatever_would_be_chosen_now(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("dqn_lab.sequences.turns.usable_cores", lambda: 2)
+    train(tmp_path / "toy", num_envs=4)
+    monkeypatch.setattr("dqn_lab.sequences.turns.usable_cores", lambda: 8)
+    run = train(tmp_path / "toy", num_envs=4, updates=30)
+    assert run.sequence.feeding == "alternate"
+    assert "feeding: alternate (as the run began)\n" in capsys.readouterr().out
+    assert json.loads((tmp_path / "toy" / "config.json").read_text())["feeding"] == "alternate"
+
+
+def test_a_reward_that_is_not_finite_saves_nothing_more(tmp_path, monkeypatch, capsys):
+    class Poisoned(Catch):
+        def step(self, action):
+            observation, reward, *rest = super().step(action)
+            poisons.append(0)
+            return observation, float("nan") if len(poisons) == 90 else reward, *rest
+
+    poisons = []
+    monkeypatch.setattr("dqn_lab.environments.catch.Catch", Poisoned)
+    with pytest.raises(
+        FloatingPointError, match=r"a reward that is not finite at step \d+, in lane \d, before update 1\d"
+    ):
+        train(tmp_path / "toy")
+    assert names(tmp_path / "toy") == ["60", "80"]
+    assert "the last good checkpoint is " in capsys.readouterr().out

@@ -452,7 +452,9 @@ def test_a_reward_that_is_no_number_stops_the_sequence_at_its_step():
     sequence.simulate(36)
     before = sequence.replay.ring.written.copy()
 
-    with pytest.raises(ValueError, match=r"not finite at step 37, in lane 0, before update 1\. Received: reward=nan"):
+    with pytest.raises(
+        FloatingPointError, match=r"not finite at step 37, in lane 0, before update 1\. Received: reward=nan"
+    ):
         sequence.simulate_single()
 
     assert sequence.steps == 36
@@ -464,7 +466,7 @@ def test_what_an_environment_does_wrong_stops_the_sequence_and_stores_nothing(wh
     sequence = small(lambda: Breaking(37, what))
     sequence.simulate(36)
 
-    with pytest.raises((RuntimeError, ValueError), match="^boom$|observation that is not finite"):
+    with pytest.raises((RuntimeError, FloatingPointError), match="^boom$|observation that is not finite"):
         sequence.simulate(5)
     assert (sequence.steps, len(sequence.replay.ring)) == (36, 37)
 
@@ -924,3 +926,19 @@ def test_an_environment_that_refuses_its_state_leaves_the_replay_and_begins_anew
     np.testing.assert_equal(after, before)
     other.simulate(60)
     other.replay.ring.check_valid()
+
+
+@pytest.mark.case("B104")
+def test_epsilon_goes_on_from_the_saved_counter(tmp_path):
+    def make():
+        return small(lambda: Named((9,)), epsilon=LinearSchedule(1.0, 0.1, decay_steps=1_000_000))
+
+    sequence = make()
+    sequence.fill()
+    for steps, epsilon in ((250_000, 0.775), (2_000_000, 0.1)):
+        state = sequence.get_state()
+        state["simulation"]["steps"] = steps
+        write_state(tmp_path, "state", state)
+        continued = make()
+        continued.set_state(read_state(tmp_path, "state"))
+        assert continued.epsilon == pytest.approx(epsilon, abs=1e-6)

@@ -83,7 +83,7 @@ class Simulation:
             update: number of the update that it is made for, where there is one.
 
         Raises:
-            ValueError: a reward or an observation is not finite; nothing is stored then.
+            FloatingPointError: a reward or an observation is not finite; nothing is stored then.
         """
         self.has_begun = False  # whatever breaks in, an error or Ctrl-C: the environments must begin anew then
         step = self.lanes.step(action)
@@ -205,11 +205,11 @@ def _is_like(given, own) -> bool:
 
 
 def _refuse_unfinite(values: np.ndarray, what: str, number: np.ndarray, before: str = "") -> None:
-    """Raises ValueError that names the first lane where values, [N, ...], are not finite, and its step, [N]."""
+    """Raises FloatingPointError that names the first lane where values, [N, ...], are not finite, and its step, [N]."""
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return
     lane = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
-    raise ValueError(
+    raise FloatingPointError(
         f"The environment returned {what} that is not finite at step {number[lane]}, in lane {lane}{before}. "
         f"Received: {what.split()[-1]}={values[lane].ravel()[~np.isfinite(values[lane].ravel())][0]}"
     )
