@@ -50,7 +50,6 @@ KILLED = {
             (HALF_SAVED, 2, "continues at 88 steps, 7 updates, exactly"),
         ],
     ),
-    "pong": ("atari_dqn", ATARI | OVERLAP | {"protocol": "dopamine", "double": True, "n_step": 3}, [(UPDATE, 17, "")]),
 }
 CLASSIC = {
     "catch": {},
@@ -59,6 +58,8 @@ CLASSIC = {
     "acrobot_v1": {"optimizer": "rmsprop_centered", "keep_weights": "all", "evaluation_max_steps": 60},
     "mountaincar_v0": OVERLAP | {"dueling": True, "evaluation_max_steps": 60, "evaluation_period_epochs": 2},
 }
+
+QUICK = ("catch", "mountaincar_v0")  # in each feeding
 
 
 def words(rundef, directory, settings, updates=UPDATES):
@@ -128,7 +129,9 @@ def broken_off(toy, tmp_path):
     return Path(shutil.copytree(toy[0], tmp_path / "run"))
 
 
-@pytest.mark.parametrize("rundef", CLASSIC)
+@pytest.mark.parametrize(
+    "rundef", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CLASSIC]
+)
 def test_a_classic_control_run_goes_on_exactly(rundef, tmp_path, monkeypatch):
     settings = {"evaluation_episodes": 2} | CLASSIC[rundef]
     (copy,) = snapshots(monkeypatch, tmp_path / "run", [18])
@@ -146,7 +149,7 @@ def test_a_run_that_was_ended_inside_an_epoch_is_extended_exactly(settings, tmp_
     assert names_differing(everything(tmp_path / "whole"), everything(tmp_path / "parts")) == []
 
 
-FLIPPED = ["agent.keras", "state.json", "state.npz", "manifest.json", "replay"]
+FLIPPED = ["agent.keras", "state.json", "state.npz", "manifest.json"]
 
 
 def file_of(checkpoint, name):
@@ -165,8 +168,9 @@ def truncate(file):
     file.write_bytes(file.read_bytes()[:-5])
 
 
-BROKEN = [(flip, each) for each in FLIPPED] + [(truncate, "agent.keras"), (truncate, "replay")]
-BROKEN += [(Path.unlink, "state.npz"), (Path.unlink, "replay")]
+BROKEN = [(flip, "replay"), (Path.unlink, "replay")]  # the others: tests/test_run_checkpoints.py
+SELDOM = [(flip, each) for each in FLIPPED] + [(truncate, "agent.keras"), (truncate, "replay")]
+BROKEN += [pytest.param(*each, marks=pytest.mark.slow) for each in [*SELDOM, (Path.unlink, "state.npz")]]
 
 
 @pytest.mark.parametrize(("damage", "name"), BROKEN)
@@ -277,7 +281,7 @@ def test_a_run_that_was_killed_ends_as_if_it_had_been_left_alone(world, killed, 
 @pytest.mark.parametrize("rundef", ["breakout_v0", "atari_dqn", *CLASSIC])
 def test_every_rundef_is_killed_and_goes_on_in_both_feedings(rundef, feeding, tmp_path):
     settings = {"evaluation_max_steps": 60} | feeding
-    settings |= {"protocol": "dopamine"} if rundef == "atari_dqn" else {}
+    settings |= {"protocol": "dopamine", "double": True, "n_step": 3} if rundef == "atari_dqn" else {}
     assert train(rundef, tmp_path / "whole", settings) == 0
     said = train_killed(rundef, tmp_path / "killed", settings, [(UPDATE, 17, ""), (UPDATE, 4, "")])
     assert "continues at" in said[1]
