@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from dqn_lab.models.layers import SeededLayers, dueling_values
-from dqn_lab.models.networks import catch, mlp, nature, network_precision, nips
+from dqn_lab.models.networks import catch, mlp, nature, network_precision, nips, over_time, small
 
 # Keras hands its own variables to numpy in a way that numpy 2 calls outdated.
 old_array_protocol = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -46,6 +46,141 @@ def test_nips_is_the_network_of_the_earlier_paper():
     assert _shapes(network)[::2] == [(8, 8, 4, 16), (4, 4, 16, 32), (9 * 9 * 32, 256), (256, 4)]
     strides = [layer.strides for layer in network.layers if isinstance(layer, keras.layers.Conv2D)]
     assert strides == [(4, 4), (2, 2)]
+
+
+def test_small_is_the_network_of_the_asynchronous_paper():
+    network = small(ATARI, 6, actor_critic=True)
+    assert _shapes(network)[:6:2] == [(8, 8, 4, 16), (4, 4, 16, 32), (9 * 9 * 32, 256)]
+    convolutions, hidden = 8 * 8 * 4 * 16 + 16 + 4 * 4 * 16 * 32 + 32, 9 * 9 * 32 * 256 + 256
+    assert network.count_params() == convolutions + hidden + 257 * 6 + 257 == 677_943
+    recurrent = small(ATARI, 6, actor_critic=True, lstm_units=256)
+    assert recurrent.count_params() == 677_943 + 4 * 256 * (256 + 256 + 1)
+    assert network.inputs[0].dtype == recurrent.inputs[0].dtype == "uint8"
+    assert small(ATARI, 6).count_params() == convolutions + hidden + 257 * 6
+    assert small(ATARI, 6, dueling=True).count_params() == convolutions + 2 * hidden + 257 * 6 + 257
+
+
+ACTOR_CRITICS = {
+    "small": lambda **options: small(ATARI, 3, actor_critic=True, **options),
+    "catch": lambda **options: catch((10, 5), 3, actor_critic=True, **options),
+    "mlp": lambda **options: mlp((4,), 3, hidden=(8, 7), actor_critic=True, **options),
+    "linear": lambda **options: mlp((4,), 3, hidden=(), actor_critic=True, **options),
+}
+
+
+def _states(network, rows):
+    state = network.inputs[0]
+    return tf.constant(_frames(rows, state.shape[1:]).astype(state.dtype))
+
+
+def _memory(rows, units=5, seed=7):
+    generator = np.random.default_rng(seed)
+    return [tf.constant(generator.normal(size=(rows, units)), tf.float32) for _ in range(2)]
+
+
+@pytest.mark.parametrize("build", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)
+def test_an_actor_critic_gives_logits_and_a_value_per_row(build):
+    network = build()
+    logits, value = network(_states(network, 2))
+    assert (logits.shape, value.shape) == ((2, 3), (2,))
+    features = keras.Model(network.input, network.get_layer("logits").input)
+    assert network.get_layer("state_value").input is network.get_layer("logits").input  # one trunk for both
+    kernel, bias = (weight.numpy() for weight in network.get_layer("state_value").weights)
+    np.testing.assert_allclose(value, (features(_states(network, 2)) @ kernel + bias)[:, 0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("build", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)
+def test_the_memory_of_an_lstm_goes_in_and_comes_out_row_by_row(build):
+    network = build(lstm_units=5)
+    states, memory = _states(network, 3), _memory(3)
+    together = network([states, *memory])
+    assert [output.shape for output in together] == [(3, 3), (3,), (3, 5), (3, 5)]
+    alone = network([states[1:2], *(part[1:2] for part in memory)])
+    for one, all_rows in zip(alone, together, strict=True):
+        np.testing.assert_allclose(one[0], all_rows[1], rtol=1e-4, atol=1e-6)
+
+
+def test_an_lstm_step_is_the_one_of_the_textbook():
+    network = mlp((4,), 3, hidden=(), actor_critic=True, lstm_units=5)
+    states, (hidden, cell) = tf.random.stateless_normal((2, 4), (1, 2)), _memory(2)
+    kernel, recurrent, bias = (weight.numpy() for weight in network.get_layer("lstm").weights)
+    gates = states.numpy() @ kernel + hidden.numpy() @ recurrent + bias
+    enter, forget, candidate, leave = np.split(gates, 4, axis=1)
+    enter, forget, leave = (1 / (1 + np.exp(-gate)) for gate in (enter, forget, leave))
+    next_cell = forget * cell.numpy() + enter * np.tanh(candidate)
+    outputs = network([states, hidden, cell])
+    np.testing.assert_allclose(outputs[3], next_cell, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(outputs[2], leave * np.tanh(next_cell), rtol=1e-4, atol=1e-6)
+    kernel, bias = (weight.numpy() for weight in network.get_layer("logits").weights)
+    np.testing.assert_allclose(outputs[0], outputs[2].numpy() @ kernel + bias, rtol=1e-4, atol=1e-6)
+
+
+def test_all_weights_of_an_lstm_start_within_one_over_root_units():
+    for weight in mlp((4,), 3, actor_critic=True, lstm_units=100).get_layer("lstm").weights:
+        assert 0.09 < np.abs(weight.numpy()).max() <= 0.1
+        assert abs(weight.numpy().mean()) < 0.02  # the forget gate's bias is none of 1
+
+
+def _walk(network, states, memory, bootstrap_after=()):
+    """Logits and values of single steps, the memory carried on; calls in between that only value a state."""
+    outputs = []
+    for step in range(len(states)):
+        *heads, hidden, cell = network([states[step : step + 1], *memory])
+        outputs.append(tf.concat([heads[0][0], heads[1]], axis=0))
+        memory = [hidden, cell]
+        if step in bootstrap_after:
+            network([10 * states[step : step + 1], *memory])
+    return tf.stack(outputs).numpy(), memory
+
+
+def test_a_bootstrap_leaves_the_memory_untouched():
+    network = mlp((4,), 3, actor_critic=True, lstm_units=5)
+    states = tf.random.stateless_normal((6, 4), (1, 2))
+    plain, (hidden, cell) = _walk(network, states, _memory(1))
+    valued, (hidden_valued, cell_valued) = _walk(network, states, _memory(1), bootstrap_after=(1, 4))
+    np.testing.assert_array_equal(plain, valued)
+    np.testing.assert_array_equal(hidden, hidden_valued)
+    np.testing.assert_array_equal(cell, cell_valued)
+
+
+def test_the_memory_of_the_past_counts_until_it_is_set_to_0():
+    network = mlp((4,), 3, actor_critic=True, lstm_units=5)
+    states = tf.random.stateless_normal((6, 4), (1, 2))
+    zero = [tf.zeros((1, 5))] * 2
+    whole, _ = _walk(network, states, zero)
+    _, memory = _walk(network, states[:3], zero)
+    np.testing.assert_array_equal(_walk(network, states[3:], memory)[0], whole[3:])
+    begun_anew, _ = _walk(network, states[3:], zero)
+    assert np.abs(begun_anew - whole[3:]).min() > 0
+
+
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.parametrize("build", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)
+def test_a_segment_in_one_call_equals_its_steps(build, length):
+    network = build(lstm_units=5)
+    segment = over_time(network)
+    states = _states(network, length)
+    heads, memory = _walk(network, states, _memory(1))
+    logits, value, *after = segment([states, *_memory(1)])
+    np.testing.assert_allclose(tf.concat([logits, value[:, None]], axis=1), heads, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(after, memory, rtol=1e-4, atol=1e-6)
+    assert all(a is b for a, b in zip(segment.weights, network.weights, strict=True))
+    trainable = zip(segment.trainable_variables, network.trainable_variables, strict=True)
+    assert all(a is b for a, b in trainable)
+
+
+def test_a_segment_has_the_gradient_of_its_steps():
+    network = mlp((4,), 3, actor_critic=True, lstm_units=5)
+    segment, states = over_time(network), tf.random.stateless_normal((4, 4), (1, 2))
+    weights = [variable.value for variable in network.trainable_variables]
+    with tf.GradientTape(persistent=True) as tape:
+        memory, last_value = _memory(1), 0.0
+        for step in range(4):
+            _, last_value, *memory = network([states[step : step + 1], *memory])
+        at_once = segment([states, *_memory(1)])[1][3]
+    through = tape.gradient(last_value, weights, unconnected_gradients="zero")
+    for a, b in zip(tape.gradient(at_once, weights, unconnected_gradients="zero"), through, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("state_shape", [(10, 5), (10, 5, 1), (24, 24), (24, 24, 1)])
@@ -180,6 +315,16 @@ def test_the_model_tells_its_precision_and_ends_in_float32(precision, dueling):
     assert {weight.dtype for weight in network.weights} == {"float32"}
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_an_lstm_carries_float32_whatever_the_precision(precision):
+    network = mlp((4,), 2, actor_critic=True, lstm_units=5, dtype=precision)
+    assert network_precision(network) == precision
+    for model in (network, over_time(network)):
+        assert {output.dtype for output in model([np.ones((1, 4), np.float32), *map(np.array, _memory(1))])} == {
+            tf.float32
+        }
+
+
 def test_the_head_computes_in_float32_under_mixed_precision():
     network = mlp((4,), 2, hidden=(), dtype="mixed_bfloat16")
     kernel, bias = (weight.numpy() for weight in network.weights)
@@ -206,7 +351,8 @@ sys.modules["dqn_lab"] = None  # importing it raises
 import keras, numpy as np
 for name in sys.argv[1:]:
     network = keras.models.load_model(name + ".keras", compile=False)
-    np.save(name + ".loaded.npy", network(np.load(name + ".states.npy")))
+    inputs = list(np.load(name + ".inputs.npz").values())
+    np.savez(name + ".loaded.npz", *keras.tree.flatten(network(inputs if len(inputs) > 1 else inputs[0])))
 """
 
 
@@ -218,19 +364,26 @@ def test_saved_networks_load_without_dqn_lab_and_give_the_same_values(tmp_path):
         "dueling": nips(ATARI, 4, seed=1, dueling=True, dtype="mixed_bfloat16"),
         "catch": catch((10, 5), 3, seed=1, dueling=True),
         "mlp": mlp((3,), 2, seed=1, dtype="mixed_float16"),
+        "actor_critic": catch((10, 5), 3, seed=1, actor_critic=True),
+        "lstm": small(ATARI, 4, seed=1, actor_critic=True, lstm_units=5),
+        "segment": over_time(mlp((3,), 2, seed=1, actor_critic=True, lstm_units=5)),
     }
     values = {}
     for name, network in networks.items():
-        states = _frames(3, network.input_shape[1:]).astype(network.inputs[0].dtype)
-        values[name] = network(states).numpy()
+        inputs = [_frames(3, entry.shape[1:]).astype(entry.dtype) for entry in network.inputs]
+        if name == "segment":
+            inputs[1:] = [part[:1] for part in inputs[1:]]
+        values[name] = keras.tree.flatten(network(inputs if len(inputs) > 1 else inputs[0]))
         assert "Lambda" not in network.to_json()
         assert "dqn_lab" not in network.to_json()
         network.save(tmp_path / f"{name}.keras")
-        np.save(tmp_path / f"{name}.states.npy", states)
+        np.savez(tmp_path / f"{name}.inputs.npz", *inputs)
     command = [sys.executable, "-c", LOAD, *networks]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     for name in networks:
-        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.loaded.npy"), values[name])
+        loaded = np.load(tmp_path / f"{name}.loaded.npz").values()
+        for again, value in zip(loaded, values[name], strict=True):
+            np.testing.assert_array_equal(again, value)
 
 
 @pytest.mark.case("B083")
@@ -266,6 +419,10 @@ def test_the_users_image_data_format_does_not_matter():
         (lambda: mlp((4,), 2, hidden=(0,)), "`hidden` must be at least 1. Received: hidden=0"),
         (lambda: mlp((4,), 2, seed=-1), "`seed` must be at least 0. Received: seed=-1"),
         (lambda: mlp((4,), 2, dtype="float16"), "`dtype` must be .* Received: dtype='float16'"),
+        (lambda: mlp((4,), 2, lstm_units=8), "`lstm_units` is for an actor-critic only. Received: lstm_units=8"),
+        (lambda: small(ATARI, 2, dueling=True, actor_critic=True), "`dueling` is .* not for an actor-critic"),
+        (lambda: catch((9, 9), 2, lstm_units=-1), "`lstm_units` must be at least 0. Received: lstm_units=-1"),
+        (lambda: over_time(mlp((4,), 2)), "`network` must have an LSTM. Received: network.name='mlp'"),
         (lambda: mlp((4,), 2, state_dtype="int8"), "`state_dtype` .* Received: state_dtype='int8'"),
     ],
 )
@@ -281,6 +438,7 @@ def test_bad_arguments_are_refused(build, message):
         (lambda: mlp((4,), 2, hidden=64), "`hidden` must be a tuple .* Received: hidden=64"),
         (lambda: mlp((4,), 2.0), "`num_actions` must be an integer. Received: num_actions=2.0"),
         (lambda: mlp((4,), 2, seed=None), "`seed` must be an integer. Received: seed=None"),
+        (lambda: mlp((4,), 2, actor_critic=1), "`actor_critic` must be True or False. Received: actor_critic=1"),
     ],
 )
 def test_arguments_of_another_type_are_refused(build, message):

@@ -10,7 +10,9 @@ from hypothesis.extra.numpy import arrays
 from dqn_lab.losses import huber, squared
 from dqn_lab.targets import (
     double_q_learning_target,
+    n_step_returns,
     q_learning_target,
+    sarsa_target,
     selected_values,
     td_error,
 )
@@ -38,8 +40,52 @@ def test_double_learning_takes_the_first_of_equal_online_values():
     assert y.numpy().tolist() == [8.0]
 
 
+def test_sarsa_values_the_action_that_is_taken_next():
+    next_values = [[4.0, 10.0, 7.0], [1.0, 2.0, 3.0], [8.0, 5.0, 6.0]]
+    y = sarsa_target([1.0, 2.0, 3.0], [0.9, 0.9, 0.0], next_values, [0, 2, 1])
+    assert y.numpy() == pytest.approx([4.6, 4.7, 3.0])  # the last one is terminal: y = r
+
+
+@pytest.mark.case("B119")
+@pytest.mark.parametrize(
+    ("end", "last_discount", "returns"),
+    [
+        ("running", 0.9, [17.29, 18.1, 19.0]),
+        ("truncated", 0.9, [17.29, 18.1, 19.0]),
+        ("terminated", 0.0, [2.71, 1.9, 1.0]),
+    ],
+)
+def test_n_step_returns_carry_the_bootstrap_back_step_by_step(end, last_discount, returns):
+    assert n_step_returns([1.0, 1.0, 1.0], [0.9, 0.9, last_discount], 20.0).numpy() == pytest.approx(returns)
+
+
+def test_a_return_does_not_look_past_a_terminal_step():
+    returns = n_step_returns([1.0, 2.0, 4.0, 8.0], [0.5, 0.0, 0.5, 0.5], 16.0)
+    assert returns.numpy().tolist() == [2.0, 2.0, 12.0, 16.0]
+
+
+def test_the_return_of_one_step_is_the_one_step_target():
+    y = q_learning_target([1.0], [0.9], [[4.0, 10.0, 7.0]])
+    assert n_step_returns([1.0], [0.9], 10.0).numpy() == y.numpy()
+
+
+@pytest.mark.parametrize("length", [None, 4])
+def test_returns_are_computed_in_a_graph_of_any_length(length):
+    row = tf.TensorSpec((length,), tf.float32)
+    traced = tf.function(n_step_returns, input_signature=[row, row, tf.TensorSpec((), tf.float32)])
+    assert traced.get_concrete_function().output_shapes.rank == 1
+    assert traced([1.0, 2.0, 4.0, 8.0], [0.5] * 4, 16.0).numpy().tolist() == [5.0, 8.0, 12.0, 16.0]
+    if length is None:
+        assert traced([3.0], [0.5], 2.0).numpy().tolist() == [4.0]
+        assert traced([], [], 2.0).shape == (0,)
+
+
+def test_a_plain_0_for_a_bootstrap_makes_no_integers_of_returns():
+    assert n_step_returns([1.5, 0.5], [0.5, 0.0], 0).numpy().tolist() == [1.75, 0.5]
+
+
 rows = st.integers(1, 5)
-numbers = st.floats(-100, 100, width=32)
+numbers = st.floats(-100, 100, width=32, allow_subnormal=False)  # TensorFlow has only 0 in their place
 
 
 @given(st.data(), rows, st.integers(1, 18))
@@ -57,6 +103,18 @@ def test_targets_equal_a_loop_over_the_rows(data, rows, num_actions):
     np.testing.assert_allclose(y, single, rtol=1e-5, atol=1e-5)
     y = double_q_learning_target(reward, discount, online, target)
     np.testing.assert_allclose(y, double, rtol=1e-5, atol=1e-5)
+
+
+@given(st.data(), st.integers(1, 12))
+def test_returns_equal_a_sum_over_the_steps_to_come(data, length):
+    reward = data.draw(arrays(np.float32, length, elements=numbers))
+    discount = data.draw(arrays(np.float32, length, elements=st.floats(0, 1, width=32)))
+    bootstrap = data.draw(numbers)
+    future = [*reward.astype(float), bootstrap]
+    expected = [
+        sum(np.prod(discount[t:k].astype(float)) * future[k] for k in range(t, length + 1)) for t in range(length)
+    ]
+    np.testing.assert_allclose(n_step_returns(reward, discount, bootstrap), expected, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.case("B025")
@@ -132,6 +190,7 @@ def test_the_error_is_target_minus_value():
 def test_numbers_take_the_dtype_of_the_values():
     values = tf.constant([[1.0, 2.0]], tf.float64)
     assert q_learning_target([1], np.float32([0.5]), values).dtype == tf.float64
+    assert n_step_returns([1.0], [0.5], np.float64(2.0)).dtype == tf.float64
     assert td_error(np.float64([1.0]), tf.constant([1.0])).dtype == tf.float32
 
 
@@ -151,6 +210,10 @@ ROW = np.zeros(3, np.float32)
         (lambda: q_learning_target([0.0], ROW, TABLE), r"same number of rows.*shape\[0\]=1"),
         (lambda: q_learning_target(ROW, [0.9], TABLE), r"discount.shape\[0\]=1"),
         (lambda: q_learning_target(ROW, ROW, TABLE[:, :0]), r"next_values.shape=\(3, 0\)"),
+        (lambda: sarsa_target(ROW, [0.9], TABLE, [0, 1, 0]), r"discount.shape\[0\]=1"),
+        (lambda: sarsa_target(ROW, ROW, TABLE, [0]), r"action.shape\[0\]=1"),
+        (lambda: n_step_returns(ROW, ROW[:2], 0.0), r"reward.shape\[0\]=3, discount.shape\[0\]=2"),
+        (lambda: n_step_returns(ROW, ROW, [0.0]), r"`bootstrap` must be one number, .* bootstrap.shape=\(1,\)"),
         (lambda: double_q_learning_target(ROW, ROW, TABLE, TABLE[:2]), r"action.shape\[0\]=3"),
         (
             lambda: double_q_learning_target(ROW, ROW, TABLE, TABLE[:, :1]),

@@ -1,4 +1,4 @@
-"""Layers with initial weights drawn from one seed, and the head that turns features into values."""
+"""Layers with initial weights drawn from one seed, and the heads that turn features into values."""
 
 import math
 
@@ -47,16 +47,26 @@ class SeededLayers:
         """Adds a dense layer that ends in float32 whatever the precision: [B, F] -> [B, units]."""
         return self._dense(features, units, None, "float32", name)
 
+    def lstm_step(self, features, memory: list):
+        """Adds one step of an LSTM: [B, F], memory (hidden, cell) [B, units] each -> [B, units], memory.
+
+        It computes in float32 whatever the precision, since its memory is carried over many steps.
+        As in Torch all of its weights start within +-1/sqrt(units), the forget gate's bias too.
+        """
+        units = memory[0].shape[-1]
+        starts = self._uniform(units, ("kernel", "recurrent", "bias"))
+        cell = keras.layers.LSTMCell(units, unit_forget_bias=False, dtype="float32", name="lstm", **starts)
+        return cell(features, memory)
+
     def _dense(self, features, units, activation, dtype, name):
         return keras.layers.Dense(units, activation, dtype=dtype, name=name, **self._uniform(features.shape[-1]))(
             features
         )
 
-    def _uniform(self, fan_in: int) -> dict[str, keras.Initializer]:
+    def _uniform(self, fan_in: int, parts=("kernel", "bias")) -> dict[str, keras.Initializer]:
         limit = 1.0 / math.sqrt(fan_in)
         return {
-            f"{part}_initializer": keras.initializers.RandomUniform(-limit, limit, seed)
-            for part, seed in (("kernel", self._next_seed()), ("bias", self._next_seed()))
+            f"{part}_initializer": keras.initializers.RandomUniform(-limit, limit, self._next_seed()) for part in parts
         }
 
     def _next_name(self, kind: str) -> str:
@@ -86,6 +96,12 @@ def action_values(layers: SeededLayers, features, num_actions: int, hidden, duel
     if not dueling:
         return stream(num_actions, "action_values")  # [B, A]
     return dueling_values(stream(1, "state_value"), stream(num_actions, "advantage"))  # [B, A]
+
+
+def policy_and_value(layers: SeededLayers, features, num_actions: int):
+    """Adds the two linear heads of an actor-critic: [B, F] -> logits [B, A], value [B], float32."""
+    logits = layers.linear(features, num_actions, "logits")  # [B, A]
+    return logits, ops.squeeze(layers.linear(features, 1, "state_value"), axis=1)  # [B]
 
 
 def dueling_values(state_value, advantage):
