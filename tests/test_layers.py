@@ -17,6 +17,7 @@ LINES = (
     "models",
     "sequences",
     "agents",
+    "asynchronous",
     "evaluation initial_states checkpoint saved_replay curves disk",
     "callbacks",
     "interruption run_directory transcript rundef_keys rundef_values inspection initial_weights totals",

@@ -1,0 +1,1 @@
+"""Asynchronous methods: worker processes that share their parameters and learn without replay."""
