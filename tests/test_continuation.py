@@ -28,7 +28,9 @@ def test_other_settings_are_refused_with_the_keys_and_both_ways_out(tmp_path):
 
 def test_the_same_settings_are_accepted_as_json_keeps_them(tmp_path):
     arguments = {"frame_skip": (3, 5), "epsilon_steps": 10, "replay_capacity_steps": float("inf")}
-    refuse_other_settings(used(tmp_path, **arguments), settings("toy", arguments))
+    directory, told = used(tmp_path, **arguments), settings("toy", arguments)
+    refuse_other_settings(directory, told)
+    assert {name: directory.read_config()["settings"][name] for name in told} == told
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,7 @@ def test_the_same_settings_are_accepted_as_json_keeps_them(tmp_path):
 )
 def test_what_only_watches_or_lengthens_a_run_may_change(tmp_path, key):
     refuse_other_settings(used(tmp_path, **{key: 1}), settings("toy", {key: 2}))
+    assert settings("toy", {key: 2}) == {"rundef": "toy"}
 
 
 def test_of_a_protocol_only_the_evaluation_may_change(tmp_path):
