@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kills one Breakout run again and again, and compares its end with that of one left alone: takes a quarter of an hour.
+# Kills one Breakout run again and again, and compares its end with that of one left alone: takes six minutes on two free cores.
 #
 #   bash scripts/crash_test.sh [--kills 20] [--seed 0] [--updates 4000] [--out DIR] [--set KEY=VALUE ...]
 #
