@@ -166,10 +166,12 @@ class RunCheckpoints:
         Those that can't be used are named and put aside.
 
         Returns:
-            Its manifest and, as "lanes", whether the environments' state was in it; None where there is no checkpoint.
+            Its manifest, as "lanes" whether the environments' state was in it, and as "curves" how far the curves were;
+            None where there is no checkpoint.
 
         Raises:
             ValueError: there are checkpoints and none can be used.
+            OSError: what the system says when files are put in order.
         """
         for name in (*recover_all(self._directory.checkpoints), *recover(self._directory.best)):
             _logger.info("removed what a save that was broken off has left: %s", name)
@@ -190,6 +192,8 @@ class RunCheckpoints:
                 continue
             for each, error in refusals:
                 _logger.warning("a checkpoint can't be used and is now %s: %s", put_aside(each), _received_first(error))
+            self._prune()
+            self._cut(manifest["curves"])
             return manifest
         reasons = "; ".join(_received_first(error) for _, error in refusals)
         raise ValueError(f"{_NONE_LEFT} Received: {reasons}")
@@ -204,9 +208,8 @@ class RunCheckpoints:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} isn't what a run saves: {type(error).__name__}: {error}") from error
         self._saved = manifest["counters"]["updates"], manifest["counters"]["epochs"]
-        self._prune()
-        self._cut(state["curves"])
-        return {**manifest, "lanes": state["sequence"]["simulation"]["lanes"] is not None}
+        lanes = state["sequence"]["simulation"]["lanes"] is not None
+        return {**manifest, "lanes": lanes, "curves": state["curves"]}
 
     def _is_this_runs(self, manifest: dict) -> bool:
         return not differences(manifest.get("settings", {}), self._settings)

@@ -24,7 +24,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out what the system has no means for, instead of skipping it."""
-    if sys.platform != "win32":
+    missing = {"win32": "posix", "darwin": "affinity"}.get(sys.platform)
+    if missing is None:
         return
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("posix")])
-    items[:] = [item for item in items if not item.get_closest_marker("posix")]
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(missing)])
+    items[:] = [item for item in items if not item.get_closest_marker(missing)]

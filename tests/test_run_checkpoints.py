@@ -384,3 +384,13 @@ def test_a_reward_that_is_not_finite_saves_nothing_more(tmp_path, monkeypatch, c
         train(tmp_path / "toy")
     assert names(tmp_path / "toy") == ["60", "80"]
     assert "the last good checkpoint is " in capsys.readouterr().out
+
+
+def test_curves_that_cannot_be_cut_put_no_good_checkpoint_aside(used, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied", "progress.csv")
+
+    monkeypatch.setattr(module.curves, "cut", refuse)
+    with pytest.raises(PermissionError, match="progress.csv"):
+        train(used, updates=26)
+    assert names(used) == ["120", "140"]

@@ -201,7 +201,7 @@ def test_jobs_train_at_the_same_time_on_cores_of_their_own(fake, monkeypatch, ca
     assert "seed 1: 2 of 2, in b/seed1" in out
 
 
-@pytest.mark.skipif(not core_numbers(), reason="the system ties no process to cores")
+@pytest.mark.affinity
 def test_a_childs_process_is_tied_to_its_cores(fake, capfd):
     cores = core_numbers()
     _, out, _ = train(capfd, fake, "--seeds", "0,1", "--jobs", "2", "--set", "acts=cores,cores", "--run-dir", "a")
