@@ -16,6 +16,7 @@ _HOMES = {
     "Catch": "dqn_lab.environments.catch",
     "LinearSchedule": "dqn_lab.schedules",
     "Run": "dqn_lab.run",
+    "AsynchronousRun": "dqn_lab.asynchronous_run",
     "load_agent": "dqn_lab.checkpoint",
     "load_run": "dqn_lab.saved_run",
 }

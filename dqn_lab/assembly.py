@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from dqn_lab.run import Run
 from dqn_lab.schedules import LinearSchedule
 
 # What a rundef's signature may leave out.
-_DEFAULTS = {
+DEFAULTS = {
     "seed": 0,
     "num_envs": 1,
     "replay_compression": "none",
@@ -63,6 +64,7 @@ _RUNDEF_NAMES = {
     "num_episodes": "evaluation_episodes",
     "num_max_iter": "evaluation_max_steps",
     "num_initial_states": "initial_states",
+    "anneal_steps": "total_steps",
 }
 
 
@@ -81,25 +83,41 @@ class Assembly:
     ...     return assembly.run(sequence, network)
     """
 
+    _defaults = DEFAULTS
+
     def __init__(self, arguments: Mapping[str, object]):
         self.arguments = dict(arguments)
-        self._values = _DEFAULTS | self.arguments
+        self._values = self._defaults | self.arguments
         from dqn_lab.devices import select_device
 
-        with _rundef_names():
+        with own_names():
             self.protocol = self._choose_protocol()
-            self.epsilon = self._make_epsilon()
         self.device = select_device(self["device"])
         self._evaluation_lanes = _LANES
 
     def __getitem__(self, name: str):
         return self._values[name]
 
+    @functools.cached_property
+    def epsilon(self) -> LinearSchedule:
+        """Share of random actions by the run's steps."""
+        final = self.protocol.final_epsilon
+        final = self["epsilon_end"] if final is None else final
+        if final is None:
+            raise ValueError(f"`epsilon_end` must be given: {self.protocol.name} has none. Received: epsilon_end=None")
+        with own_names():
+            return LinearSchedule(
+                require_fraction("epsilon_start", self["epsilon_start"]),
+                require_fraction("epsilon_end", final),
+                begin_steps=self["epsilon_begin_steps"],
+                decay_steps=self["epsilon_steps"],
+            )
+
     def atari_sequence(self):
         """The sequence of the rundef's game, under its protocol."""
         from dqn_lab.sequences.atari import AtariSequence
 
-        return AtariSequence(self["game"], protocol=self.protocol, **self._sequence_arguments())
+        return self._make_sequence(AtariSequence, self["game"], protocol=self.protocol)
 
     def environment_sequence(self, make_environment: Callable):
         """The sequence of a gymnasium environment.
@@ -114,7 +132,7 @@ class Assembly:
                 "`protocol` must be classic-control where no Atari game is played. "
                 f"Received: protocol={self.protocol.name!r}"
             )
-        sequence = EnvironmentSequence(make_environment, **self._sequence_arguments())
+        sequence = self._make_sequence(EnvironmentSequence, make_environment)
         sequence.protocol = self.protocol  # which its scores are told with
         self._evaluation_lanes = _MANY_LANES
         return sequence
@@ -126,13 +144,13 @@ class Assembly:
             sequence: makes the minibatches.
             network: states -> action values, with its initial weights; `initial_weights` take their place.
         """
-        with _rundef_names():
-            if self["initial_weights"] is not None:
-                load_initial_weights(network, self["initial_weights"])  # before they are copied to a target network
+        with own_names():
+            self._load_initial_weights(network)  # before they are copied to a target network
+            evaluation = self._evaluation_arguments()
             return Run(
                 sequence,
                 self._make_agent(network),
-                evaluation=self._make_evaluation(sequence),
+                evaluation=None if evaluation is None else make_evaluation(sequence, **evaluation),
                 arguments=self.arguments,
                 protocol=self.protocol,
                 device=str(self.device),
@@ -153,24 +171,17 @@ class Assembly:
             evaluation_epsilon=self["evaluation_epsilon"],
         )
 
-    def _make_epsilon(self) -> LinearSchedule:
-        final = self.protocol.final_epsilon
-        final = self["epsilon_end"] if final is None else final
-        if final is None:
-            raise ValueError(f"`epsilon_end` must be given: {self.protocol.name} has none. Received: epsilon_end=None")
-        return LinearSchedule(
-            require_fraction("epsilon_start", self["epsilon_start"]),
-            require_fraction("epsilon_end", final),
-            begin_steps=self["epsilon_begin_steps"],
-            decay_steps=self["epsilon_steps"],
-        )
-
-    def _sequence_arguments(self) -> dict[str, object]:
+    def _make_sequence(self, kind: type, *given, **settings):
         names = (
             "num_envs batch_size replay_capacity_steps replay_min_steps replay_compression updates_per_epoch "
             "train_period_steps n_step gamma feeding seed"
         )
-        return {name: self[name] for name in names.split()} | {"epsilon": self.epsilon}
+        own = {name: self[name] for name in names.split()}
+        return kind(*given, epsilon=self.epsilon, **settings, **own)
+
+    def _load_initial_weights(self, network) -> None:
+        if self["initial_weights"] is not None:
+            load_initial_weights(network, self["initial_weights"])
 
     def _checkpoint_arguments(self) -> dict[str, object]:
         name, minutes = "checkpoint_period_steps", self["checkpoint_period_minutes"]
@@ -197,23 +208,33 @@ class Assembly:
         agent.compile(optimizer=optimizer, jit_compile=jit_compile)
         return agent
 
-    def _make_evaluation(self, sequence):
-        from dqn_lab.callbacks.evaluation import Evaluation
-
+    def _evaluation_arguments(self) -> dict[str, object] | None:
+        """What `make_evaluation` takes beside the sequence, or None where the rundef wants no evaluation."""
         period = require_integer("evaluation_period_epochs", self["evaluation_period_epochs"], least=0)
         if period == 0:
             return None
-        return Evaluation(
-            sequence.create_validation_instance,
-            self.protocol.evaluation_epsilon,
-            self["evaluation_episodes"],
-            self["evaluation_max_steps"],
-            num_initial_states=self["initial_states"],
-            init_state_dir=self["initial_states_dir"],
-            period_epochs=period,
-            seed=self["seed"],
-            num_envs=self._evaluation_lanes,
-        )
+        return {
+            "epsilon": self.protocol.evaluation_epsilon,
+            "num_episodes": self["evaluation_episodes"],
+            "num_max_iter": self["evaluation_max_steps"],
+            "num_initial_states": self["initial_states"],
+            "init_state_dir": self["initial_states_dir"],
+            "period_epochs": period,
+            "seed": self["seed"],
+            "num_envs": self._evaluation_lanes,
+        }
+
+
+def make_evaluation(sequence, **arguments):
+    """The evaluation of a sequence's agent, on twins of it.
+
+    Args:
+        sequence: that makes the twins.
+        **arguments: as `Evaluation`.
+    """
+    from dqn_lab.callbacks.evaluation import Evaluation
+
+    return Evaluation(sequence.create_validation_instance, **arguments)
 
 
 def check_arguments(arguments: dict[str, object]) -> dict[str, object]:
@@ -250,7 +271,7 @@ def _require_minutes(minutes: float) -> float:
 
 
 @contextmanager
-def _rundef_names() -> Iterator[None]:
+def own_names() -> Iterator[None]:
     """Words an error of a part in the names that a rundef has for its arguments."""
     try:
         yield

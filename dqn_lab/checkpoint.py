@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import logging
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -120,17 +122,33 @@ def read_agent(path: Path):
     """
     if AGENT not in check_checkpoint(path)["files"]:
         raise ValueError(f"a checkpoint has an {AGENT}. Received: {path}")
-    import keras
-
-    import dqn_lab.agents.dqn  # noqa: F401  registers the class that the file names
-
     try:
-        return keras.saving.load_model(Path(path) / AGENT)
+        return load_model(Path(path) / AGENT)
     except TypeError as error:  # Keras knows the class only once it is registered
         raise ValueError(
             f"the agent's own classes must be imported before it is loaded. Received: {Path(path) / AGENT}: "
             f"{' '.join(str(error).split())[:200]}"
         ) from error
+
+
+def load_model(file: str | Path, **options):
+    """`keras.saving.load_model` of an agent that this package saved, or of any other model.
+
+    Keras knows a class of ours only once its module is imported, which the file names.
+
+    Args:
+        file: `*.keras`.
+        **options: of Keras's function.
+    """
+    import keras
+
+    with contextlib.suppress(OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile, ImportError):
+        # Whatever is wrong with the file, Keras says so.
+        with zipfile.ZipFile(file) as archive:
+            module = str(json.loads(archive.read("config.json"))["module"])
+        if module.startswith("dqn_lab."):
+            importlib.import_module(module)
+    return keras.saving.load_model(file, **options)
 
 
 def read_manifest(path: Path) -> dict:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dqn_lab.benchmark.settings import SECONDS, SOAK_SECONDS, WHAT, benchmark_arguments
+from dqn_lab.benchmark.settings import (
+    SECONDS,
+    SHARING_SECONDS,
+    SOAK_SECONDS,
+    WHAT,
+    benchmark_arguments,
+    default_seconds,
+)
 from dqn_lab.command_line import (
     RundefParser,
     guard,
-    import_tensorflow,
     positive_number,
     sigterm_as_ctrl_c,
     whole_number,
 )
+from dqn_lab.devices import import_tensorflow
 from dqn_lab.interruption import EXIT_CODE
 from dqn_lab.rundef import Rundef, SettingError, default_run_directory, load_rundef
 from dqn_lab.seeds import SeedRun, seed_numbers, train_seeds
@@ -153,8 +159,10 @@ def _benchmark(given: argparse.Namespace) -> int:
         import_tensorflow(given.verbose)
         from dqn_lab.benchmark import measurement, report
 
-        build = functools.partial(rundef.build, arguments)
-        seconds = given.seconds or (SOAK_SECONDS if given.what == "soak" else SECONDS)
+        def build(**changes):
+            return rundef.build(rundef.resolve(arguments | changes))
+
+        seconds = given.seconds or default_seconds(given.what)
         figures, run = measurement.measure(build, given.what, seconds, (lambda line: None) if given.json else print)
         facts = measurement.describe(run, rundef.name, arguments)
     if given.json:
@@ -189,8 +197,9 @@ def _train_parser() -> RundefParser:
 def _benchmark_parser() -> RundefParser:
     parser = RundefParser(
         "dqn-benchmark",
-        "Measures how fast a rundef trains, what each stage of an update takes, its memory, and its checkpoints; "
-        "leaves no file behind. Unless it is set, the initial fill is 20,000 steps at most.",
+        "Measures how fast a rundef trains, what each stage of an update takes, its memory, and its checkpoints; of an "
+        "asynchronous rundef, its workers. Leaves no file behind. Unless it is set, the initial fill is 20,000 steps "
+        "at most.",
     )
     add = parser.add_argument
     add(
@@ -199,13 +208,16 @@ def _benchmark_parser() -> RundefParser:
         default="all",
         help="one stage again and again, by itself; train: without the stages; soak: a long training with a small "
         "replay, which must stay as fast and small as it was; checkpoint: saves and a restoration, in a directory in "
-        "runs/ or here that is removed; all (the default): training and stages in turn, and the efficiency",
+        "runs/ or here that is removed; all (the default): training and stages in turn, and the efficiency. Of an "
+        "asynchronous rundef, train or all: its workers, without evaluation; scaling: 1, 2, 4, ... workers up to "
+        "num_workers, or the cores there are; sharing: updates lost where workers do nothing else, and huge gradients",
     )
     add(
         "--seconds",
         type=positive_number,
         metavar="N",
-        help=f"of measuring, beside fill and saves (default: {SECONDS:g}; soak: {SOAK_SECONDS:g}, longer if need be)",
+        help=f"of measuring, beside fill and saves (default: {SECONDS:g}; soak: {SOAK_SECONDS:g}, longer if need be; "
+        f"scaling: {SECONDS:g} for each number of workers; sharing: {SHARING_SECONDS:g}, and half as much again)",
     )
     add("--json", action="store_true", help="print one JSON object and nothing else")
     return parser

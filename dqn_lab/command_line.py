@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import math
 import os
 import signal
@@ -121,26 +120,6 @@ def _one_line(error: BaseException) -> str:
         return text
     kind = type(error).__name__
     return f"{kind}: {text}" if text else kind
-
-
-def import_tensorflow(verbose: bool) -> None:
-    """Imports TensorFlow without what it writes of its own accord, unless that is asked for."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    if verbose:
-        return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if "tensorflow" in sys.modules:
-        return
-    # Some of its lines come before that level is read, and not through Python's streams.
-    with open(os.devnull, "wb") as nowhere:
-        sys.stderr.flush()
-        stderr = os.dup(2)
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            importlib.import_module("tensorflow")
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
 
 
 def whole_number(text: str) -> int:

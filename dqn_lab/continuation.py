@@ -13,15 +13,20 @@ from dqn_lab.rundef_keys import CHANGEABLE_KEYS
 _CHANGEABLE_RULES = frozenset({"evaluation_epsilon", "evaluation_frame_cap", "deviations"})
 
 
-def settings(rundef: str, arguments: Mapping[str, object], protocol=None) -> dict:
+def settings(
+    rundef: str, arguments: Mapping[str, object], protocol=None, *, fixed: frozenset[str] = frozenset()
+) -> dict:
     """Returns what may not change in a run, as JSON keeps it.
 
     Args:
         rundef: its name, "" for none.
         arguments: of the rundef, resolved.
         protocol: the rules the run is made under, or None.
+        fixed: keys that may not change in this run, though they may in others. Before a run is built they aren't
+            known, and what is compared then leaves them out.
     """
-    kept = {name: value for name, value in arguments.items() if name not in CHANGEABLE_KEYS and _is_comparable(value)}
+    changeable = CHANGEABLE_KEYS - fixed
+    kept = {name: value for name, value in arguments.items() if name not in changeable and _is_comparable(value)}
     rules = {} if protocol is None else protocol.to_config()
     rules = {f"protocol.{name}": value for name, value in rules.items() if name not in _CHANGEABLE_RULES}
     return jsonable(({"rundef": rundef} if rundef else {}) | kept | rules)
@@ -70,6 +75,16 @@ def describe_machine() -> dict[str, object]:
         ),
         "gpus": len(tf.config.get_visible_devices("GPU")),
     }
+
+
+def machine_changes(manifest: Mapping[str, object]) -> list[str]:
+    """Returns what is another on this machine than a checkpoint's manifest says, in one text; nothing if all is equal.
+
+    Args:
+        manifest: with `describe_machine()` of its time as "machine".
+    """
+    changed = differences(manifest.get("machine", {}), describe_machine())
+    return [changed] if changed else []
 
 
 def why_inexact(sequence) -> list[str]:

@@ -1,6 +1,7 @@
 """Devices: what the run computes on, chosen before TensorFlow's first operation."""
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -27,6 +28,26 @@ class DeviceChoice:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.reason})"
+
+
+def import_tensorflow(verbose: bool) -> None:
+    """Imports TensorFlow without what it writes of its own accord, unless that is asked for."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    if verbose:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if "tensorflow" in sys.modules:
+        return
+    # Some of its lines come before that level is read, and not through Python's streams.
+    with open(os.devnull, "wb") as nowhere:
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            importlib.import_module("tensorflow")
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def select_device(device: str = "auto") -> DeviceChoice:

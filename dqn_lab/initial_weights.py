@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dqn_lab.checkpoint import find_complete, load_agent, read_manifest
+from dqn_lab.checkpoint import find_complete, load_agent, load_model, read_manifest
 
 _logger = logging.getLogger("dqn_lab")
 
@@ -48,7 +48,7 @@ def _weights_file(path: Path, written: Path) -> tuple[Path, str]:
     if path.name.endswith(".weights.h5"):
         return path, told
     if path.suffix == ".keras":
-        model = _load_model(path)
+        model = load_model(path, compile=False)
     elif path.is_dir():
         best = find_complete(path / "best")
         model = load_agent(path, "best" if best else "latest")
@@ -63,14 +63,6 @@ def _describe_best(best: Path) -> str:
     counters = read_manifest(best)["counters"]
     score = counters.get("eval_return_mean")
     return f"its best at {counters['steps']:,} steps" + ("" if score is None else f", mean return {score:.4g}")
-
-
-def _load_model(path: Path):
-    import keras
-
-    import dqn_lab.agents.dqn  # noqa: F401  registers the class that an agent's file names
-
-    return keras.saving.load_model(path, compile=False)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A run's checkpoints: its whole state in files, written whole or not at all, and put back."""
+"""A run's checkpoints: its whole state in files, written whole or not at all, put back, and the newest kept."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from dqn_lab.checkpoint import (
     newest_counters,
     numbered_checkpoints,
     put_aside,
-    read_manifest,
     recover,
     recover_all,
     write_checkpoint,
 )
 from dqn_lab.continuation import describe_machine, differences
 from dqn_lab.run_directory import RunDirectory
-from dqn_lab.saved_replay import SavedReplay
 from dqn_lab.saved_state import read_state, write_state
 
 _STATE = "state"
@@ -40,17 +38,18 @@ class UnsavedError(OSError):
 
 
 class RunCheckpoints:
-    """Saves a run and puts it back.
+    """Saves a run and puts it back. What a way of learning carries on is a subclass's.
 
-        checkpoints/123000/agent.keras      both networks, the optimizer, the count of updates
-                           state.json, npz  environments, generators, counters, what callbacks carry on
-                           manifest.json    settings, machine, checksums of all files, those of replay/ too
-        replay/000017.npz                   what was new in the replay at one save; shared by those after it
+        checkpoints/123000/agent.keras      the agent
+                           state.json, npz  what the next update depends on beside it, and what callbacks carry on
+                           manifest.json    settings, machine, checksums of all files
+
+    A subclass defines `_get_parts` and `_set_parts`.
 
     Args:
         directory: of the run.
-        agent: of the run.
-        sequence: of the run.
+        agent: of the run; with `updates`, `check_finite()` and `save(path)`.
+        counts: with `steps`, `frames` and `episodes` of the run.
         callbacks: name -> callback with `get_state` and `set_state`.
         settings: what may not change in a run; see `continuation.settings`.
         minutes: minutes that the run has taken so far.
@@ -58,14 +57,14 @@ class RunCheckpoints:
 
     Attributes:
         epochs: whose end has been carried out: the epoch was judged, and its row written.
-        ready: the run stands where it can be saved: its replay is filled, or it was put back.
+        ready: the run stands where it can be saved: it was filled, or put back.
     """
 
     def __init__(
         self,
         directory: RunDirectory,
         agent,
-        sequence,
+        counts,
         callbacks: Mapping[str, object],
         *,
         settings: Mapping[str, object],
@@ -74,31 +73,28 @@ class RunCheckpoints:
     ):
         self.epochs = 0
         self.ready = False
-        self._directory, self._agent, self._sequence = directory, agent, sequence
+        self._directory, self._agent, self._counts = directory, agent, counts
         self._callbacks = dict(callbacks)
         self._settings, self._minutes, self._keep = dict(settings), minutes, keep
-        self._replay = SavedReplay(directory.replay, sequence.replay.ring)
         self._saved: tuple[int, int] | None = None  # updates and epochs of the newest checkpoint
 
     def counters(self) -> dict[str, float]:
         """What the run has counted so far."""
         return {
-            "steps": int(self._sequence.steps),
-            "frames": int(self._sequence.frames),
+            "steps": int(self._counts.steps),
+            "frames": int(self._counts.frames),
             "updates": int(self._agent.updates),
             "epochs": self.epochs,
-            "episodes": int(self._sequence.episodes),
+            "episodes": int(self._counts.episodes),
             "minutes": float(self._minutes()),
         }
 
     def get_state(self) -> dict:
-        """Returns what a run's next update depends on, beside the agent's variables and the replay's rows."""
-        sequence = self._sequence.get_state(replay=False)  # first: a batch in the making still counts steps
+        """Returns what a run's next update depends on, beside what files of their own hold."""
+        parts = self._get_parts()  # first: they may still count steps
         return {
             "counters": self.counters(),
-            "feeding": self._sequence.feeding,
-            "sequence": sequence,
-            "agent": self._agent.get_state(),
+            **parts,
             "callbacks": {name: callback.get_state() for name, callback in self._callbacks.items()},
             "curves": curves.positions(self._directory.path),
         }
@@ -131,18 +127,18 @@ class RunCheckpoints:
         path = self._directory.checkpoints / str(counters["steps"])
         try:
             curves.flush(self._directory.path)
-            entries = self._replay.write()
+            shared = self._write_shared()
             write_checkpoint(
                 path,
                 lambda part: self._write(part, state),
                 counters,
                 settings=self._settings,
                 machine=describe_machine(),
-                replay=entries,
+                **shared,
             )
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._prune()  # of the replay's part of what failed, which the next try writes again
+                self._prune()  # of the shared part of what failed, which the next try writes again
             raise UnsavedError(
                 f"the run could not be saved at {counters['steps']:,} steps: {error}; {self.describe_last()}"
             ) from error
@@ -166,8 +162,8 @@ class RunCheckpoints:
         Those that can't be used are named and put aside.
 
         Returns:
-            Its manifest, as "lanes" whether the environments' state was in it, and as "curves" how far the curves were;
-            None where there is no checkpoint.
+            Its manifest, with what `_set_parts` tells, and as "curves" how far the curves were; None where there is no
+            checkpoint.
 
         Raises:
             ValueError: there are checkpoints and none can be used.
@@ -204,50 +200,55 @@ class RunCheckpoints:
             raise ValueError(f"{path} is another run's: {differences(manifest['settings'], self._settings)}")
         state = read_state(path, _STATE)
         try:
-            self._apply(path, state, manifest)
+            told = self._set_state(path, state, manifest)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} isn't what a run saves: {type(error).__name__}: {error}") from error
         self._saved = manifest["counters"]["updates"], manifest["counters"]["epochs"]
-        lanes = state["sequence"]["simulation"]["lanes"] is not None
-        return {**manifest, "lanes": lanes, "curves": state["curves"]}
+        return {**manifest, **told, "curves": state["curves"]}
 
     def _is_this_runs(self, manifest: dict) -> bool:
         return not differences(manifest.get("settings", {}), self._settings)
 
-    def _apply(self, path: Path, state: dict, manifest: dict) -> None:
-        self._replay.read(manifest["replay"])
-        self._agent.restore(path / AGENT)
-        self._set_sequence(state["sequence"])
-        self._agent.set_state(state["agent"])
-        if state["feeding"] != self._sequence.feeding:
-            self._sequence.use_feeding(state["feeding"], "as the run began")
+    def _set_state(self, path: Path, state: dict, manifest: dict) -> dict:
+        told = self._set_parts(path, state, manifest)
         for name, callback in self._callbacks.items():
             if name in state["callbacks"]:
                 callback.set_state(state["callbacks"][name])
         self.epochs = state["counters"]["epochs"]
+        return told
 
-    def _set_sequence(self, state: dict) -> None:
-        try:
-            self._sequence.set_state(state)
-        except Exception as error:  # an environment's own, whatever it is: the rest can still go on
-            state["simulation"]["lanes"] = None
-            self._sequence.set_state(state)
-            _logger.warning(
-                "the environments' state can't be set (%s: %s): new episodes begin", type(error).__name__, error
-            )
+    def _get_parts(self) -> dict:
+        """Returns what this way of learning carries on, as `write_state` takes it; keys are added to the state's."""
+        raise NotImplementedError(f"{type(self).__name__} must define _get_parts().")
+
+    def _set_parts(self, path: Path, state: dict, manifest: dict) -> dict:
+        """Takes over what `_get_parts`, `_write` and `_write_shared` left.
+
+        Args:
+            path: the checkpoint; its files are as they were written.
+            state: as `get_state` returned it.
+            manifest: with what `_write_shared` returned.
+
+        Returns:
+            What `restore` adds to the manifest.
+
+        Raises:
+            ValueError, OSError: it can't be used; the text names the file. So do KeyError, TypeError and
+                AttributeError, which are told as such.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define _set_parts(path, state, manifest).")
 
     def _write(self, part: Path, state: dict) -> None:
+        """Writes a checkpoint's own files, manifest.json aside, into a folder."""
         self._agent.save(part / AGENT)
         write_state(part, _STATE, state)
 
+    def _write_shared(self) -> dict:
+        """Writes what lies outside the checkpoint, for later ones too; returns what its manifest says of that."""
+        return {}
+
     def _prune(self) -> None:
-        kept, places = [], self._directory.checkpoints
-        for path in (*complete_checkpoints(places), *places.glob("*.broken*")):
-            try:
-                kept.append(read_manifest(path)["replay"])
-            except (KeyError, ValueError):  # it can't be loaded anyway
-                continue
-        self._replay.prune(kept)
+        """Removes of what `_write_shared` wrote all that no checkpoint needs."""
 
     def _cut(self, positions: dict[str, int]) -> None:
         for line in curves.cut(self._directory.path, positions) or ():

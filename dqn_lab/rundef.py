@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from dqn_lab.rundef_keys import described_keys
+import cloudpickle
+
+from dqn_lab.rundef_keys import described_keys, why_not_a_key
 from dqn_lab.rundef_values import parse_value, show_value
 
 _PACKAGE = Path(__file__).resolve().parent
 
 
 class RundefError(ValueError):
-    """A rundef that can't be used: it doesn't import, has no `run`, or `run` returns no `Run`."""
+    """A rundef that can't be used: it doesn't import, has no `run`, or its `run` returns no run."""
 
 
 class SettingError(ValueError):
@@ -85,17 +87,18 @@ class Rundef:
         return values
 
     def build(self, arguments: dict[str, object]):
-        """Calls `run` and returns its `Run`.
+        """Calls `run` and returns the run that it built.
 
         Raises:
             RundefError: if `run` returns something else.
         """
-        from dqn_lab.run import Run
+        from dqn_lab.resumable_run import ResumableRun
 
         built = self.run(**arguments)
-        if not isinstance(built, Run):
+        if not isinstance(built, ResumableRun):
             raise RundefError(
-                f"`run` of a rundef must return a dqn_lab.Run ({self.path}). Received: {type(built).__name__}"
+                f"`run` of a rundef must return a dqn_lab.Run or an AsynchronousRun ({self.path}). "
+                f"Received: {type(built).__name__}"
             )
         return built
 
@@ -126,7 +129,8 @@ class Rundef:
         if name in keys:
             return keys[name]
         near = difflib.get_close_matches(name, keys, n=1, cutoff=0.0)
-        hint = f"the closest is {near[0]!r}" if near else "it has no keys"
+        closest = f"the closest is {near[0]!r}" if near else "it has no keys"
+        hint = why_not_a_key(name, keys) or closest
         raise SettingError(f"{self.name} has no such key; {hint}. Received: {name}")
 
 
@@ -205,6 +209,7 @@ def _import(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    cloudpickle.register_pickle_by_value(module)  # for processes of a run, which can't import it by this name
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -68,7 +68,7 @@ def _make_twin(run, agent, num_envs: int, seed: int):
     check_fits(agent.network, run.sequence)
     epsilon = 0.0 if run.protocol is None else run.protocol.evaluation_epsilon
     twin = run.sequence.create_validation_instance(epsilon, num_envs=num_envs)
-    twin.policy = agent.act_values
+    agent.lead(twin)
     twin.reseed(seed)
     return twin
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from dqn_lab.checkpoint import AGENT, check_checkpoint, complete_checkpoints
-from dqn_lab.run_checkpoints import RunCheckpoints
+from dqn_lab.replay_checkpoints import ReplayCheckpoints
 from dqn_lab.run_directory import RunDirectory
 from dqn_lab.saved_run import _load_rundef, _resolve
 from dqn_lab.saved_state import read_state
@@ -134,7 +134,7 @@ def restored(directory: Path):
     config = RunDirectory(directory).read_config()
     rundef = _load_rundef(config, directory)
     run = rundef.build(_resolve(rundef, config["arguments"]))
-    checkpoints = RunCheckpoints(
+    checkpoints = ReplayCheckpoints(
         RunDirectory(directory),
         run.agent,
         run.sequence,

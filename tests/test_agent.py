@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from types import SimpleNamespace
 
 import feeding_worlds as worlds
 import gymnasium
@@ -754,6 +755,16 @@ def test_it_acts_greedily_or_at_random_with_a_generator():
     np.testing.assert_array_equal(actions, epsilon_greedy(agent.act_values(states), 0.5, same))
     assert set(actions.tolist()) == {0, 1, 2}
     assert actions.dtype == np.int64
+
+
+def test_it_values_states_by_their_best_action_and_leads_a_twin_by_its_own_or_another_networks_values():
+    networks = [table_network([[1.0, 2.0, 0.0]], [0, 0, 0]), table_network([[5.0, 2.0, 7.0]], [0, 0, 0])]
+    agent, states, twin = small_agent(network=networks[0]), np.ones((2, 1), np.float32), SimpleNamespace()
+    assert agent.state_values(states).numpy().tolist() == [2, 2]
+    agent.lead(twin)
+    assert np.array_equal(twin.policy(states), [[1, 2, 0]] * 2)
+    agent.lead(twin, networks[1])
+    assert np.array_equal(twin.policy(states), [[5, 2, 7]] * 2)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from dqn_lab.benchmark.checkpoints import Save, interval_steps, summarize_saves
 from dqn_lab.benchmark.figures import summarize
 from dqn_lab.benchmark.memory import ResidentPeak, fill_measured
 from dqn_lab.benchmark.report import table
-from dqn_lab.benchmark.settings import SOAK_EPOCHS, WHAT, benchmark_arguments, rounds_in
+from dqn_lab.benchmark.settings import SOAK_EPOCHS, benchmark_arguments, rounds_in
 from dqn_lab.benchmark.soak import Watch, judge
 from dqn_lab.benchmark.stages import Stages
 from dqn_lab.benchmark.training import Meter, Training, Window
@@ -537,7 +537,7 @@ def test_all_is_measured_through_the_command(capsys):
     assert {"python", "tensorflow", "keras"} <= figures["versions"].keys()
 
 
-@pytest.mark.parametrize("what", [each for each in WHAT if each not in ("soak", "checkpoint", "all")])
+@pytest.mark.parametrize("what", [*STAGES, "train"])
 def test_one_thing_is_measured_by_itself(capsys, what):
     figures = benchmark(capsys, TOY, "--what", what, "--seconds", "0.1")
     measured = {name for name in RATES | STAGE_MS | {"efficiency"} if figures[name] is not None}

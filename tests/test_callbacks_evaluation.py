@@ -35,6 +35,12 @@ class StubAgent(keras.Model):
         self.states_seen.append(len(states))
         return keras.ops.convert_to_tensor(np.asarray(states) * [1, 1, 0] @ np.eye(3)[:, :2])
 
+    def state_values(self, states):
+        return keras.ops.max(self.q_values(states), axis=-1)
+
+    def lead(self, twin, network=None):
+        twin.policy = self.q_values if network is None else network.predict_on_batch
+
     def td_errors(self, batch):
         errors = batch["reward"] + batch["discount"] - batch["state"][:, 1]
         return keras.ops.convert_to_tensor(errors)
@@ -364,7 +370,7 @@ def test_it_refuses_a_model_that_is_no_agent():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     evaluation = make_evaluation(Scripted([1.0]))
     evaluation.set_model(model)
-    with pytest.raises(TypeError, match="needs an agent with `q_values`, `td_errors`, `sequence`. "):
+    with pytest.raises(TypeError, match="needs an agent with `lead`, `state_values`, `td_errors`, `sequence`. "):
         evaluation.on_train_begin()
 
 

@@ -74,15 +74,15 @@ def test_help_names_the_options_and_the_rundefs(capsys):
     assert code == 0
     words = "--run-dir --set --updates --steps --minutes --fresh --check --verbose".split()
     assert all(word in out for word in words)
-    names = ("acrobot_v1", "atari_dqn", "breakout_v0", "cartpole_v0", "cartpole_v1", "catch")
-    assert "rundefs: " + ", ".join((*names, "mountaincar_v0")) in out
+    names = "acrobot_v1, atari_async, atari_dqn, breakout_v0, cartpole_async, cartpole_v0, cartpole_v1"
+    assert f"rundefs: {names}, catch, catch_async, mountaincar_v0\n" in out
 
 
 def test_the_benchmarks_help_names_its_options_and_choices(capsys):
     code, out, _ = run(capsys, "--help", command=cli.benchmark)
     assert code == 0
     assert all(word in out for word in "--set --what --seconds --json --verbose".split())
-    assert "{simulation,acting,sampling,update,train,soak,checkpoint,all}" in out
+    assert "{simulation,acting,sampling,update,train,soak,checkpoint,scaling,sharing,all}" in out
 
 
 @pytest.mark.parametrize("command", [cli.train, cli.benchmark])

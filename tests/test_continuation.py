@@ -44,6 +44,11 @@ def test_what_only_watches_or_lengthens_a_run_may_change(tmp_path, key):
     assert settings("toy", {key: 2}) == {"rundef": "toy"}
 
 
+def test_a_key_that_this_run_may_not_change_is_compared():
+    arguments = {"total_steps": 5, "keep": 2}
+    assert settings("toy", arguments, fixed=frozenset({"total_steps"})) == {"rundef": "toy", "total_steps": 5}
+
+
 def test_of_a_protocol_only_the_evaluation_may_change(tmp_path):
     directory = used(tmp_path)
     protocol = get_protocol("breakout-v0")

@@ -15,6 +15,7 @@ def test_what_a_run_writes_is_added_up():
     given = {"agent": 10, "network": 7, "row": 8.0, "rows": 100, "keep": 2, "weights": 3}
     assert run_bytes(**given, period=30) == 50 + 1280 + 21
     assert run_bytes(**given, period=1000) == 50 + 2400 + 21  # no more than the replay holds each time
+    assert run_bytes(agent=10, network=7, keep=2, weights=0) == 50  # without a replay
 
 
 def test_what_is_there_already_is_counted_and_what_is_not_is_nothing(tmp_path):
@@ -31,3 +32,7 @@ def test_a_disk_that_is_too_small_is_refused_with_both_figures(tmp_path, monkeyp
     assert check_disk(tmp_path, 3 * 2**30, 2**30) == "up to about 3.00 GiB, 2.00 GiB are free"
     with pytest.raises(OSError, match=r"need up to about 3.00 GiB, 2.00 GiB are free: .*--run-dir.*Received: run_dir="):
         check_disk(tmp_path, 3 * 2**30, 2**30 - 1)
+    with pytest.raises(OSError, match="or lower keep. Received"):
+        check_disk(tmp_path, 3 * 2**30, 0)
+    with pytest.raises(OSError, match="or lower replay_capacity_steps or keep. Received"):
+        check_disk(tmp_path, 3 * 2**30, 0, lower=("replay_capacity_steps", "keep"))

@@ -169,6 +169,13 @@ def test_a_segment_in_one_call_equals_its_steps(build, length):
     assert all(a is b for a, b in trainable)
 
 
+def test_a_network_that_another_process_built_has_its_segment_too():
+    keras.utils.clear_session()  # operations are numbered from the beginning
+    network = mlp((4,), 3, actor_critic=True, lstm_units=5)
+    keras.utils.clear_session()  # as in a process that has built none of them
+    assert over_time(network)([tf.zeros((2, 4)), *_memory(1)])[0].shape == (2, 3)
+
+
 def test_a_segment_has_the_gradient_of_its_steps():
     network = mlp((4,), 3, actor_critic=True, lstm_units=5)
     segment, states = over_time(network), tf.random.stateless_normal((4, 4), (1, 2))

@@ -202,7 +202,7 @@ def test_where_the_only_checkpoint_is_broken_the_run_is_not_begun_anew(broken_of
 
 def test_a_machine_that_is_another_is_told(broken_off, capsys, monkeypatch):
     here = continuation.describe_machine()
-    monkeypatch.setattr("dqn_lab.run.describe_machine", lambda: here | {"keras": "9.9", "cores": 99})
+    monkeypatch.setattr("dqn_lab.continuation.describe_machine", lambda: here | {"keras": "9.9", "cores": 99})
     assert train(TOY, broken_off, {}) == 0
     changes = f"keras {here['keras']} -> 9.9, cores {here['cores']} -> 99"
     assert f"continues at 120 steps, 15 updates, not exact: {changes}\n" in capsys.readouterr().out

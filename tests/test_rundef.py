@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dqn_lab import rundef as rundefs
 from dqn_lab.rundef import RundefError, SettingError, default_run_directory, load_rundef
-from dqn_lab.rundef_keys import CHANGEABLE_KEYS, COMMON_KEYS, described_keys
+from dqn_lab.rundef_keys import ASYNCHRONOUS_KEYS, CHANGEABLE_KEYS, COMMON_KEYS, described_keys
 from dqn_lab.rundef_values import parse_value, show_value
 
 TOY = '''"""A toy.
@@ -209,8 +209,17 @@ def test_the_keys_that_a_continued_run_may_change_are_marked(toy):
 
 
 def test_no_key_that_an_update_depends_on_may_change():
-    watching = ("evaluation_", "initial_states", "log_period", "total_", "checkpoint_period", "keep", "device")
-    assert CHANGEABLE_KEYS == {name for name in COMMON_KEYS if name.startswith(watching)}
+    watching = (
+        "evaluation_",
+        "initial_states",
+        "log_period",
+        "total_",
+        "checkpoint_period",
+        "keep",
+        "device",
+        "greedy",
+    )
+    assert CHANGEABLE_KEYS == {name for name in COMMON_KEYS | ASYNCHRONOUS_KEYS if name.startswith(watching)}
 
 
 # Files.

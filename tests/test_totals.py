@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dqn_lab.totals import Totals
+from dqn_lab.totals import StepTotals, Totals
 
 
 class Sequence:
@@ -54,3 +54,36 @@ def test_the_total_that_was_reached_is_named_by_its_option():
     assert totals(steps=140).option_reached(at) == "--steps"
     assert totals(steps=140, updates=50).option_reached(at) == "--steps"
     assert totals(minutes=2, updates=50).option_reached(at) == "--minutes"
+
+
+def test_a_run_without_replay_counts_its_steps():
+    one = StepTotals(steps=25, minutes=3, epoch_steps=10)
+    assert one.epochs == 3 and one.describe() == "ends at: 25 steps or 3 minutes"
+    assert one.config() == {"steps": 25, "minutes": 3}
+    assert StepTotals(steps=math.inf, minutes=3, epoch_steps=10).epochs == sys.maxsize
+
+
+@pytest.mark.parametrize(
+    ("counters", "reached"),
+    [
+        ({"steps": 24, "minutes": 2.9, "epochs": 2}, False),
+        ({"steps": 25, "minutes": 0.0, "epochs": 2}, True),
+        ({"steps": 24, "minutes": 3.0, "epochs": 2}, True),
+        ({"steps": 31, "minutes": 0.0, "epochs": 2}, False),  # the third epoch's end is left
+        ({"steps": 31, "minutes": 0.0, "epochs": 3}, True),
+    ],
+)
+def test_an_end_is_reached_once_the_last_whole_epoch_has_had_its_own(counters, reached):
+    assert StepTotals(steps=25, minutes=3, epoch_steps=10).are_reached(counters) is reached
+
+
+@pytest.mark.parametrize(
+    ("counters", "reached"),
+    [
+        ({"updates": 34, "minutes": 0.0, "epochs": 3}, False),
+        ({"updates": 35, "minutes": 0.0, "epochs": 3}, True),
+        ({"updates": 41, "minutes": 0.0, "epochs": 3}, False),
+    ],
+)
+def test_with_a_replay_the_updates_decide(counters, reached):
+    assert totals(updates=35).are_reached(counters | {"steps": 10**9}) is reached

@@ -176,6 +176,20 @@ def test_reseeding_in_the_middle_of_a_game_begins_anew_in_all_lanes():
     assert not twin.get_latest_episode_end().any()
 
 
+def test_it_tells_its_seed_and_how_many_games_each_lane_has_begun():
+    twin = twin_of(lambda: Named((1, 3)), 2)
+    assert twin.games_begun.tolist() == [0, 0]
+    twin.reseed(7)
+    assert (twin.seed, twin.games_begun.tolist()) == (7, [1, 1])
+    before = twin.games_begun
+    for _ in range(2):
+        twin.simulate_single()
+    assert (before.tolist(), twin.games_begun.tolist()) == ([1, 1], [2, 2])
+    twin.reseed(7)
+    twin.restart(3)
+    assert (twin.seed, twin.games_begun.tolist()) == (3, [4, 4])
+
+
 def test_without_a_seed_the_first_decision_takes_seed_zero():
     courses = []
     for seed in (None, 0):

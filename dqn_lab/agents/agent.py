@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from dqn_lab.agents.checks import check_clip, check_fits, check_logs, check_network
+from dqn_lab.agents.checks import as_states, check_clip, check_fits, check_logs, check_network
 from dqn_lab.agents.compiled_function import CompiledFunction
 from dqn_lab.agents.gradient_step import UNFINITE, GradientStep
 from dqn_lab.agents.saved_model import SavedModel
@@ -109,13 +109,19 @@ class Agent(SavedModel):
         """
         if generator is None and require_fraction("epsilon", epsilon) > 0:
             raise ValueError(f"Random actions need a `generator`. Received: epsilon={epsilon}, generator=None")
-        states, shape = np.asarray(states), self.network.input_shape[1:]  # [B, ...]
-        if states.shape[1:] != shape or not states.ndim:
-            raise ValueError(f"States must have shape [B, {', '.join(map(str, shape))}]. Received: {states.shape}")
+        states = as_states(self.network, states)  # [B, ...]
         if not len(states):
             return np.zeros(0, np.int64)  # [0]
         generator = np.random.default_rng(0) if generator is None else generator  # nothing depends on it then
         return epsilon_greedy(self.act_values(states), epsilon, generator)  # [B]
+
+    def state_values(self, states) -> tf.Tensor:
+        """Returns the largest action value of each state. [B, ...] -> [B]"""
+        return tf.reduce_max(self.q_values(states), axis=-1)  # [B]
+
+    def lead(self, twin, network: keras.Model | None = None) -> None:
+        """Makes an evaluation twin act by this agent's values, or by those of another network of the same kind."""
+        twin.policy = self.q_values if network is None else network.predict_on_batch
 
     def td_errors(self, batch: dict) -> tf.Tensor:
         """Returns target minus prediction of each row of a minibatch's dict. -> [B]"""

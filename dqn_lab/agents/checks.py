@@ -39,11 +39,11 @@ def check_fits(network, sequence) -> None:
     """
     if not network.trainable_variables:
         raise ValueError("The network must have weights to train. Received: none, or trainable=False")
-    num_actions = network.output_shape[-1]
-    if num_actions != sequence.num_actions:
+    output_shape = tuple(network.outputs[0].shape)  # of action values, or of a policy's logits
+    if output_shape[-1] != sequence.num_actions:
         raise ValueError(
             f"The network must return one value per action, {sequence.num_actions} here. "
-            f"Received: output_shape={network.output_shape}"
+            f"Received: output_shape={output_shape}"
         )
     expected, shape = network.inputs[0].shape[1:], tuple(sequence.state_shape)
     if len(expected) != len(shape) or any(size not in (None, own) for size, own in zip(expected, shape, strict=True)):
@@ -53,6 +53,18 @@ def check_fits(network, sequence) -> None:
         raise ValueError(
             f"The network must not cast states of {sequence.state_dtype} to integers. Received: input dtype {dtype}"
         )
+
+
+def as_states(network, states) -> np.ndarray:
+    """Returns a batch of states as an array [B, ...].
+
+    Raises:
+        ValueError: the network takes states of another shape.
+    """
+    states, shape = np.asarray(states), network.inputs[0].shape[1:]
+    if states.shape[1:] != shape or not states.ndim:
+        raise ValueError(f"States must have shape [B, {', '.join(map(str, shape))}]. Received: {states.shape}")
+    return states
 
 
 def _check_float(network) -> None:

@@ -13,7 +13,7 @@ from dqn_lab.benchmark.training import Training
 from dqn_lab.checkpoint import read_manifest
 from dqn_lab.continuation import settings
 from dqn_lab.disk import held_bytes
-from dqn_lab.run_checkpoints import RunCheckpoints
+from dqn_lab.replay_checkpoints import ReplayCheckpoints
 from dqn_lab.run_directory import RunDirectory
 
 _RUNS = Path("runs")  # where runs are, and so the disk that counts
@@ -154,12 +154,12 @@ def _measure_saves(run, directory: RunDirectory, seconds: float, say: Callable[[
     )
 
 
-def _checkpoints(run, directory: RunDirectory) -> RunCheckpoints:
+def _checkpoints(run, directory: RunDirectory) -> ReplayCheckpoints:
     kept = settings("", run.arguments, run.protocol)
-    return RunCheckpoints(directory, run.agent, run.sequence, {}, settings=kept, minutes=lambda: 0.0, keep=run.keep)
+    return ReplayCheckpoints(directory, run.agent, run.sequence, {}, settings=kept, minutes=lambda: 0.0, keep=run.keep)
 
 
-def _save(checkpoints: RunCheckpoints, directory: RunDirectory) -> Save:
+def _save(checkpoints: ReplayCheckpoints, directory: RunDirectory) -> Save:
     before = {path.name for path in directory.replay.glob("*")}
     with ResidentPeak() as peak:
         begin = time.perf_counter()

@@ -9,10 +9,19 @@ from dqn_lab.benchmark.training import Window
 RATES = ("steps_per_second", "updates_per_second", "frames_per_second")
 
 
+def medians(rounds: Mapping[str, Sequence[float] | None]) -> dict[str, float | list[float] | None]:
+    """Returns the median of every figure over the rounds and, as `<figure>_spread`, its [min, max]; None of nothing."""
+    figures: dict[str, float | list[float] | None] = {}
+    for name, values in rounds.items():
+        figures[name] = statistics.median(values) if values else None
+        figures[f"{name}_spread"] = [min(values), max(values)] if values else None
+    return figures
+
+
 def summarize(
     stages: Mapping[str, Sequence[float]], windows: Sequence[Window], feeding: str
 ) -> dict[str, float | list[float] | None]:
-    """Returns the median of every figure over the rounds and, as `<figure>_spread`, its [min, max].
+    """Returns the figures of a run with a replay, as `medians` does.
 
     Args:
         stages: milliseconds per update by stage, one a round; those that were measured.
@@ -34,12 +43,7 @@ def summarize(
         rounds["efficiency"] = [
             each * window.updates / window.seconds / 1000 for each, window in zip(best, windows, strict=True)
         ]
-    figures: dict[str, float | list[float] | None] = {}
-    for name in (*RATES, *STAGES.values(), "efficiency"):
-        values = rounds.get(name)
-        figures[name] = statistics.median(values) if values else None
-        figures[f"{name}_spread"] = [min(values), max(values)] if values else None
-    return figures
+    return medians({name: rounds.get(name) for name in (*RATES, *STAGES.values(), "efficiency")})
 
 
 def _best_possible_ms(stages: Mapping[str, Sequence[float]], feeding: str) -> list[float]:

@@ -1,10 +1,10 @@
-"""Memory of this process: what a replay takes while it is filled, and the peak of what is done."""
+"""Memory of processes: what a replay takes while it is filled, and the peak of what is done."""
 
 import contextlib
 import ctypes
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import psutil
 
@@ -12,9 +12,9 @@ _SETTLED_STEPS = 1_000  # by then emulators and buffers have what they need
 _LOOK_SECONDS = 0.005
 
 
-def resident_bytes() -> int:
-    """Returns the memory of this process that lies in RAM."""
-    return psutil.Process().memory_info().rss
+def resident_bytes(pid: int | None = None) -> int:
+    """Returns the memory of a process that lies in RAM, what it shares with others too; None is this process."""
+    return psutil.Process(pid).memory_info().rss
 
 
 class ResidentPeak:
@@ -46,6 +46,31 @@ class ResidentPeak:
     def _watch(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
             self.extra_bytes = max(self.extra_bytes, self._resident() - self._before)
+
+
+class ResidentOf:
+    """The resident memory of some processes, each time they are looked at.
+
+    Args:
+        pids: of the processes.
+        resident: returns a process's resident bytes.
+
+    Attributes:
+        now: bytes by process id at the last look.
+        most: the largest of them so far.
+    """
+
+    def __init__(self, pids: Iterable[int], resident: Callable[[int], int] = resident_bytes) -> None:
+        self._resident = resident
+        self.now = dict.fromkeys(pids, 0)
+        self.most = dict(self.now)
+
+    def look(self) -> None:
+        """Read all; one that has just died keeps what it had."""
+        for pid in self.now:
+            with contextlib.suppress(psutil.Error):
+                self.now[pid] = self._resident(pid)
+                self.most[pid] = max(self.most[pid], self.now[pid])
 
 
 def fill_measured(sequence, resident: Callable[[], int] = resident_bytes) -> dict[str, float]:

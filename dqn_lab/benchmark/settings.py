@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+from dqn_lab.devices import usable_cores
+
 STAGES = {"simulation": "simulate_ms", "acting": "act_ms", "sampling": "sample_ms", "update": "update_ms"}
-WHAT = (*STAGES, "train", "soak", "checkpoint", "all")
-SECONDS, SOAK_SECONDS = 30.0, 120.0
+REPLAY_WHAT, ASYNCHRONOUS_WHAT = (*STAGES, "soak", "checkpoint"), ("scaling", "sharing")  # of one kind of run only
+WHAT = (*STAGES, "train", "soak", "checkpoint", *ASYNCHRONOUS_WHAT, "all")
+SECONDS, SOAK_SECONDS, SHARING_SECONDS = 30.0, 120.0, 60.0
 SOAK_EPOCHS = 20  # each ends with an evaluation
 
 _MOST_FILL = 20_000  # steps; more would only take time
@@ -27,6 +30,11 @@ def rounds_in(seconds: float) -> int:
     return 30 if seconds > 120 else max(round(seconds / 4), 3)
 
 
+def default_seconds(what: str) -> float:
+    """Returns how long is measured where nobody says."""
+    return {"soak": SOAK_SECONDS, "sharing": SHARING_SECONDS}.get(what, SECONDS)
+
+
 def benchmark_arguments(what: str, arguments: dict[str, object], given: dict[str, object]) -> dict[str, object]:
     """Returns the arguments that a run is measured with.
 
@@ -35,7 +43,10 @@ def benchmark_arguments(what: str, arguments: dict[str, object], given: dict[str
         arguments: all of the rundef's, resolved.
         given: those that the user set, which stay.
     """
-    changes = _soak_changes(arguments, given) if what == "soak" else _shorter_fill(arguments)
+    if what == "scaling":
+        changes = {"num_workers": usable_cores()}
+    else:
+        changes = _soak_changes(arguments, given) if what == "soak" else _shorter_fill(arguments)
     return arguments | {name: value for name, value in changes.items() if name in arguments and name not in given}
 
 

@@ -44,7 +44,7 @@ class Evaluation(keras.callbacks.Callback):
     Adds to `logs`, as floats:
         `eval_return_mean`, `eval_return_std`, `eval_length_mean` (steps), `eval_episodes`,
         `eval_episodes_cut`, `eval_episodes_capped`: see `dqn_lab.evaluation.EvaluationResult`;
-        `initial_state_value`: mean over the initial states of the largest action value;
+        `initial_state_value`: mean over the initial states of their value, such as the largest action value;
         `td_error`: mean absolute one-step TD error over these;
         `baseline_random_return_mean`, `baseline_untrained_return_mean`: the random policy and the
         untrained network under the same limits, once, just before the first evaluation. The random
@@ -122,7 +122,7 @@ class Evaluation(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         """Make the twin now: if its world can't be built, no epoch is lost to that."""
-        missing = [n for n in ("q_values", "td_errors", "sequence") if not hasattr(self.model, n)]
+        missing = [n for n in ("lead", "state_values", "td_errors", "sequence") if not hasattr(self.model, n)]
         if missing:
             raise TypeError(
                 f"`Evaluation` needs an agent with `{'`, `'.join(missing)}`. Received: model={self.model!r}"
@@ -164,13 +164,13 @@ class Evaluation(keras.callbacks.Callback):
     def _evaluate(self) -> None:
         if self._states is None:
             self._prepare()
-        self.result = self._play(self.model.q_values)
+        self.result = self._play()
         figures = _figures(self.result) | self._judge_initial_states() | self._baselines
         _logger.info("%s", self._line(figures))
         self._logs = _to_logs(figures)
 
-    def _play(self, policy) -> EvaluationResult:
-        self._twin.policy = policy
+    def _play(self, network=None) -> EvaluationResult:
+        self.model.lead(self._twin, network)
         return evaluate(self._twin, **self.limits, seed=self.seed, stop_requested=self.stop_requested)
 
     def _prepare(self) -> None:
@@ -192,7 +192,7 @@ class Evaluation(keras.callbacks.Callback):
         except (ValueError, TypeError, NotImplementedError) as error:
             _logger.warning("the untrained network's score is left out: no copy of it (%s)", error)
             return baselines
-        untrained = self._play(network.predict_on_batch).return_mean
+        untrained = self._play(network).return_mean
         return baselines | {"baseline_untrained_return_mean": untrained}
 
     def _judge_initial_states(self) -> dict[str, float]:
@@ -201,7 +201,7 @@ class Evaluation(keras.callbacks.Callback):
             return {}
         values, errors = [], []
         for batch in states.batches(self.model.sequence.gamma, min(_BATCH_SIZE, len(states))):
-            values.append(np.asarray(self.model.q_values(batch["state"])).max(axis=-1))  # [B]
+            values.append(np.asarray(self.model.state_values(batch["state"])))  # [B]
             errors.append(np.abs(np.asarray(self.model.td_errors(batch))))  # [B]
         return {
             "initial_state_value": float(np.concatenate(values)[: len(states)].mean()),

@@ -53,6 +53,7 @@ class TensorBoardScalars(Metered):
         self._texts = dict(texts or {})
         self._writer = None
         self._updates = 0  # counted here: the agent's own count is a variable on the device
+        self._newest: int | None = None  # step of the newest point
 
     def on_train_begin(self, logs=None):
         super().on_train_begin()
@@ -76,7 +77,7 @@ class TensorBoardScalars(Metered):
         if self.model.sequence.epoch_complete:
             self._write(self._metrics.row(logs or {}))
             self._meter.measure()  # the next point begins here
-        elif "loss" in (logs or {}) and self._updates % self._period:  # broken off: a last point inside it
+        elif "loss" in (logs or {}) and self._newest != self.model.sequence.steps:  # broken off: a last point inside it
             own = {key: logs[key] for key in ("loss", "q_mean") if key in logs}  # what else is there is carried on
             self._write({**own, **self._meter.measure()})
 
@@ -86,7 +87,7 @@ class TensorBoardScalars(Metered):
             self._writer.close()
 
     def _write(self, figures: Mapping[str, float]) -> None:
-        step = int(figures["steps"])
+        self._newest = step = int(figures["steps"])
         with _told_by_the_system():
             with self._writer.as_default():
                 for key, value in figures.items():

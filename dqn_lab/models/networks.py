@@ -195,7 +195,8 @@ def over_time(network: keras.Model) -> keras.Model:
         features, memory = inputs  # [T, F], (hidden, cell)
         run = keras.layers.RNN(layer, return_sequences=True, return_state=True, dtype="float32", name="over_time")
         hidden, *memory = run(ops.expand_dims(features, 0), initial_state=memory)  # [1, T, U]
-        return ops.squeeze(hidden, 0), memory  # [T, U], each [1, U]
+        # Not `squeeze`: the head has one, whose number is in its name, and a new process numbers from the beginning.
+        return hidden[0], memory  # [T, U], each [1, U]
 
     return keras.models.clone_model(network, clone_function=lambda layer: layer, call_function=call)
 

@@ -35,6 +35,10 @@ class SimulationReadings:
         """Lengths in steps of the games that have ended, added up."""
         return self._simulation.episode_length_sum
 
+    def get_latest_index(self) -> np.ndarray:
+        """Returns the rows in which the last decision was taken; what it led to is `num_envs` further on. [N] int64"""
+        return self._simulation.decided.copy()
+
     def get_latest_action(self) -> np.ndarray:
         """Returns the actions of the last decision. [N] int64"""
         return self._simulation.action.copy()

@@ -29,6 +29,7 @@ class ValidationInstance(SimulationReadings):
         policy: features [N, ...] -> action values [N, A]; uniformly random actions when None.
         epsilon: probability of a random action.
         episode_number: number of the game that each lane's last decision belonged to, [N].
+        games_begun: games that each lane has begun so far, those without a number too, [N].
     """
 
     def __init__(self, sequence, lanes: Lanes, epsilon: float) -> None:
@@ -36,6 +37,7 @@ class ValidationInstance(SimulationReadings):
         self.epsilon = require_fraction("epsilon", epsilon)
         self.num_envs, self.num_actions = lanes.num_envs, lanes.num_actions
         self.episode_number = np.full(self.num_envs, -1)
+        self.games_begun = np.zeros(self.num_envs, int)
         self._replay = _make_tiny_replay(lanes, sequence.get_states_start())
         self._front_end = sequence.reading_from(self._replay)
         self._simulation = Simulation(lanes, self._replay, self._front_end.get_terminal)
@@ -47,6 +49,11 @@ class ValidationInstance(SimulationReadings):
     def initial_decisions(self) -> int:
         """Decisions after a reset before a state spans as many observations as it can."""
         return self._replay.span - 1
+
+    @property
+    def seed(self) -> int:
+        """Of the games: game i is seeded by (seed, i)."""
+        return self._seed
 
     def key(self) -> str:
         """Returns what identifies environment and front end, for caches."""
@@ -80,6 +87,7 @@ class ValidationInstance(SimulationReadings):
             self._simulation.begin([_seed(self._seed, lane) for lane in range(self.num_envs)])
         else:
             self._simulation.begin()
+        self.games_begun = self.games_begun + 1
 
     def simulate_single(self) -> None:
         """Takes one decision in every lane; a lane whose game has ended begins the next one first."""
@@ -131,6 +139,7 @@ class ValidationInstance(SimulationReadings):
         self._next_episode += len(numbers)
         self.episode_number = self.episode_number.copy()
         self.episode_number[lanes] = numbers
+        self.games_begun = self.games_begun + lanes
         seeds: list[int | None] = [None] * self.num_envs
         for lane, number in zip(np.flatnonzero(lanes), numbers.tolist(), strict=True):
             seeds[lane] = _seed(self._seed, number)

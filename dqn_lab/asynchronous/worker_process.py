@@ -1,0 +1,52 @@
+"""The process of a worker, as it is spawned: what it is sent, and what it sends."""
+
+import contextlib
+import pickle
+import traceback
+
+from dqn_lab.asynchronous.child_process import prepare_child
+
+# What a worker says: it has been built, it stands between two segments (with its state), or it has failed.
+READY, WAITS, NOT_FINITE, FAILED = "ready", "waits", "not finite", "failed"
+# What it is told.
+GO, STOP = "go", "stop"
+
+
+def run_worker(number: int, payload: bytes, shared, pipe) -> None:
+    """Learns until it is told to stop.
+
+    Args:
+        number: of the worker, from 0.
+        payload: pickled `(make_sequence, network, method, settings)`.
+        shared: `worker.Shared`, with all workers.
+        pipe: to the parent, which answers READY with a state to go on from, or None, and WAITS with GO or STOP.
+    """
+    try:
+        prepare_child()
+        from dqn_lab.asynchronous.worker import Worker
+
+        worker = Worker(number, *pickle.loads(payload), shared)
+        pipe.send((READY, worker.why_inexact()))
+        state = pipe.recv()
+        if state is not None:
+            worker.set_state(state)
+        _learn(worker, pipe)
+    except FloatingPointError as error:
+        _say_last(pipe, NOT_FINITE, str(error))
+    except Exception:
+        _say_last(pipe, FAILED, traceback.format_exc())
+
+
+def _say_last(pipe, word: str, text: str) -> None:
+    with contextlib.suppress(OSError):  # the parent is gone
+        pipe.send((word, text))
+
+
+def _learn(worker, pipe) -> None:
+    while True:
+        if worker.is_due():
+            pipe.send((WAITS, worker.get_state()))
+            if pipe.recv() == STOP:
+                return
+        else:
+            worker.learn()
