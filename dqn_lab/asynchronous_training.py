@@ -76,7 +76,8 @@ class AsynchronousTraining(Training):
         try:
             self._begin_callbacks()  # first: games that end meanwhile would be in nobody's figures
             if not is_over:
-                team.begin(self._states, self._next_due())
+                for reason in team.begin(self._states, self._next_due()):
+                    _logger.warning("not exact: %s, new episodes begin", reason)
             self._begin_clock()
             if not is_over:
                 self._learn(team)

@@ -7,5 +7,5 @@ cd "$root"
 "$python" -m ruff format --check .
 "$python" -m ruff check .
 slow='keras|tensorflow|subprocess|from dqn_lab import'
-slow="$slow|dqn_lab\.(targets|losses|optimizers|models|sequences|agents|callbacks|run|cli)"
+slow="$slow|dqn_lab\.(targets|losses|optimizers|models|sequences|agents|asynchronous|callbacks|run|cli)"
 "$python" -m pytest --quiet tests/test_layers.py $(grep -LE "$slow" tests/test_*.py)

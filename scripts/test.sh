@@ -5,4 +5,5 @@ set -eu
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 prepare_environment test
 cd "$root"
-exec "$python" -m pytest "$@"
+# A file at a time on each of two cores; `-n 0` for one process, which a debugger needs.
+exec "$python" -m pytest -n 2 --dist loadfile "$@"

@@ -273,11 +273,8 @@ def test_a_worker_that_dies_once_it_is_built_is_heard_of(threads, monkeypatch):
 
     monkeypatch.setattr("dqn_lab.asynchronous.team.run_worker", die)
     team = Team(b"", Shared(SharedParameters(5, SPAWN), SharedProgress(2, SPAWN)), 2, threads)
-    assert team.begin([None] * 2, NEVER) == []
-    for number in range(2):
-        with pytest.raises(WorkerError, match="failed: its process ended by exit code 0"):
-            team.wait(HANG_SECONDS)
-        assert (team.states is None) == (number == 0)
+    with pytest.raises(WorkerError, match="worker 0 failed: its process ended by exit code 0"):
+        team.begin([None] * 2, NEVER)
     team.end()
 
 
@@ -297,13 +294,22 @@ def test_workers_begin_from_the_states_they_are_given(threads):
             np.testing.assert_equal(one["rollout"], other["rollout"])
 
 
-class Untold(Walk):
-    get_state = None
+class Refusing(Walk):
+    def set_state(self, state):
+        raise OSError("no state today")
 
 
-def test_why_an_environment_is_inexact_is_told_once(threads):
-    with team_in(threads, 2, lambda epsilon, seed: make_sequence(epsilon, seed, Untold)) as (team, _):
-        assert team.begin([None, None], NEVER) == ["Untold has no get_state and set_state"]
+def test_an_environment_that_refuses_its_state_is_told_once(threads):
+    def make(epsilon, seed):
+        return make_sequence(epsilon, seed, Refusing)
+
+    with team_in(threads, 2, make) as (team, _):
+        assert team.begin([None, None], due_steps=40) == []
+        wait_until(team, lambda: team.states is not None)
+        states = team.states
+    with team_in(threads, 2, make) as (team, _):
+        told = team.begin(states, NEVER)
+        assert told == ["the environment's state can't be set (OSError: no state today)"]
 
 
 def test_others_are_waited_for_beside_the_workers(threads):

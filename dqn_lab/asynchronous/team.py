@@ -8,7 +8,7 @@ from multiprocessing import connection
 
 from dqn_lab.asynchronous.child_process import start_child
 from dqn_lab.asynchronous.shared_progress import Shared
-from dqn_lab.asynchronous.worker_process import FAILED, GO, NOT_FINITE, READY, STOP, WAITS, run_worker
+from dqn_lab.asynchronous.worker_process import BEGUN, FAILED, GO, NOT_FINITE, READY, STOP, WAITS, run_worker
 
 _MEET_SECONDS = 30.0  # that a segment and its update may take once another worker has failed
 _END_SECONDS = 10.0
@@ -60,10 +60,10 @@ class Team:
             due_steps: at which they meet.
 
         Returns:
-            Why a worker's environment can't be continued exactly, in a few words each; nothing where all can.
+            Why a worker begins a new episode although its environment's state was given, in a few words each.
 
         Raises:
-            WorkerError: a worker could not be built.
+            WorkerError: a worker could not be built, or does not take its state.
         """
         refuse_in_child()
         self._shared.progress.due_steps = due_steps
@@ -76,10 +76,12 @@ class Team:
             )
             start_child(self._processes[number])
             theirs.close()  # so that this end hears when the worker has ended
-        reasons = [self._receive(number, READY) for number in range(len(self._pipes))]
-        for pipe, state in zip(self._pipes, states, strict=True):
+        for number in range(len(self._pipes)):
+            self._receive(number, READY)
+        for pipe, state in zip(self._pipes, states, strict=True):  # all at once
             _send(pipe, state)
         self._learns = True
+        reasons = [self._receive(number, BEGUN) for number in range(len(self._pipes))]
         return [reason for reason in dict.fromkeys(reasons) if reason]
 
     def wait(self, seconds: float, others: Iterable = ()) -> list:

@@ -86,10 +86,14 @@ class Worker:
             "statistics": None if self._settings.rmsprop == "shared" else self._statistics.copy(),
         }
 
-    def set_state(self, state: dict) -> None:
-        """Takes over what `get_state` returned. Environments whose state is not in it begin new episodes."""
+    def set_state(self, state: dict) -> str | None:
+        """Takes over what `get_state` returned. An environment whose state is not in it begins a new episode.
+
+        Returns:
+            Why an environment that has its state in it begins one too, in a few words; None where it goes on.
+        """
         self._set_epsilon_final(state["final_epsilon"])
-        self._set_sequence(state["sequence"])
+        refusal = self._set_sequence(state["sequence"])
         self._policy.generator.bit_generator.state = state["generator"]
         if state["statistics"] is not None:
             self._statistics[:] = state["statistics"]
@@ -97,19 +101,18 @@ class Worker:
             self._rollout.set_state(state["rollout"])
             self._policy.memory = state["memory"]
         self._seen = self._sequence_counts()
+        return refusal
 
-    def why_inexact(self) -> str | None:
-        """As `SynchronousSequence.why_inexact`."""
-        return self._sequence.why_inexact()
-
-    def _set_sequence(self, state: dict) -> None:
+    def _set_sequence(self, state: dict) -> str | None:
         try:
             self._sequence.set_state(state)
-        except Exception:  # an environment's own, whatever it is: the rest can still go on
+        except Exception as error:  # an environment's own, whatever it is: the rest can still go on
             if state["simulation"]["lanes"] is None:
                 raise
             state["simulation"]["lanes"] = None
             self._sequence.set_state(state)
+            return f"the environment's state can't be set ({type(error).__name__}: {error})"
+        return None
 
     def _set_epsilon_final(self, final: float) -> None:
         self.final_epsilon = final

@@ -6,8 +6,9 @@ import traceback
 
 from dqn_lab.asynchronous.child_process import prepare_child
 
-# What a worker says: it has been built, it stands between two segments (with its state), or it has failed.
-READY, WAITS, NOT_FINITE, FAILED = "ready", "waits", "not finite", "failed"
+# What a worker says: it has been built; it goes on from the state it was given (with why an episode is lost, or None);
+# it stands between two segments (with its state); or it has failed.
+READY, BEGUN, WAITS, NOT_FINITE, FAILED = "ready", "begun", "waits", "not finite", "failed"
 # What it is told.
 GO, STOP = "go", "stop"
 
@@ -26,10 +27,9 @@ def run_worker(number: int, payload: bytes, shared, pipe) -> None:
         from dqn_lab.asynchronous.worker import Worker
 
         worker = Worker(number, *pickle.loads(payload), shared)
-        pipe.send((READY, worker.why_inexact()))
+        pipe.send((READY, None))
         state = pipe.recv()
-        if state is not None:
-            worker.set_state(state)
+        pipe.send((BEGUN, None if state is None else worker.set_state(state)))
         _learn(worker, pipe)
     except FloatingPointError as error:
         _say_last(pipe, NOT_FINITE, str(error))
