@@ -209,8 +209,9 @@ def _make_method(values: Mapping[str, object]):
         _refuse(values, "double", [one for one in METHODS if "double" in inspect.signature(METHODS[one]).parameters])
     if values["dueling"] and rule.actor_critic:
         _refuse(values, "dueling", [one for one in METHODS if not METHODS[one].actor_critic])
-    if values["lstm"] and not rule.actor_critic:
-        _refuse(values, "lstm", [one for one in METHODS if METHODS[one].actor_critic])
+    for key in ("lstm", "greedy"):
+        if values[key] and not rule.actor_critic:
+            _refuse(values, key, [one for one in METHODS if METHODS[one].actor_critic])
     return rule(**{each: values[each] for each in taken})
 
 

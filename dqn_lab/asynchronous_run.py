@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dqn_lab.asynchronous_training import AsynchronousTraining
 from dqn_lab.continuation import why_inexact
+from dqn_lab.memory import check_workers
 from dqn_lab.resumable_run import ResumableRun
 from dqn_lab.totals import StepTotals
 
@@ -94,6 +95,12 @@ class AsynchronousRun(ResumableRun):
         return StepTotals(
             steps=steps, minutes=math.inf if minutes is None else minutes, epoch_steps=self.steps_per_epoch
         )
+
+    def _check_process(self) -> None:
+        from dqn_lab.asynchronous.team import refuse_in_child
+
+        refuse_in_child()
+        check_workers(self.settings.num_workers)
 
     def _make_training(self, *parts, **options) -> AsynchronousTraining:
         return AsynchronousTraining(self, *parts, **options)

@@ -23,6 +23,7 @@ from dqn_lab.training import Training
 
 _TICK_SECONDS = 0.25  # from one look at the clock, Ctrl-C and the status line to the next
 _RETRY_MINUTES = 1.0
+_MEET_SECONDS = 30.0  # that a segment may take once the run was asked to stop
 _SECONDS = ("acting", "environment", "update")
 _logger = logging.getLogger("dqn_lab")
 
@@ -76,7 +77,7 @@ class AsynchronousTraining(Training):
         try:
             self._begin_callbacks()  # first: games that end meanwhile would be in nobody's figures
             if not is_over:
-                for reason in team.begin(self._states, self._next_due()):
+                for reason in team.begin(self._states, self._next_due(), lambda: self._interruption.requested):
                     _logger.warning("not exact: %s, new episodes begin", reason)
             self._begin_clock()
             if not is_over:
@@ -84,7 +85,7 @@ class AsynchronousTraining(Training):
             self._receive_all()
             self._end_callbacks()
         except BaseException as error:
-            if isinstance(error, WorkerError | EvaluatorError):
+            if isinstance(error, WorkerError | EvaluatorError) and error.trace:
                 self._transcript.say(error.trace)
             if not isinstance(error, FloatingPointError | UnsavedError):
                 self._stand_still(team)
@@ -96,11 +97,16 @@ class AsynchronousTraining(Training):
 
     def _learn(self, team) -> None:
         """Until all workers stand still and the run is over, or is asked to stop."""
-        self._due_minutes = self._period_from_now()
+        self._due_minutes, latest = self._period_from_now(), math.inf
         while True:
             self._wait(team, _TICK_SECONDS)
             if self._interruption.requested or self.minutes() >= min(self._totals.minutes, self._due_minutes):
                 team.meet()
+            if self._interruption.requested:
+                latest = min(latest, super().clock() + _MEET_SECONDS)
+            if super().clock() > latest:
+                for number in team.drop_late():
+                    _logger.warning("worker %d has not finished its segment and is ended", number)
             if team.states is not None:
                 self._keep_books(team.states)
                 if self._limits.interrupted and not self._run.agent.updates:

@@ -111,7 +111,7 @@ def _describe(rundef: Rundef) -> int:
 
 def _is_told(error: BaseException) -> bool:
     """Whether an error's own text says what is wrong and what to do."""
-    return isinstance(error, (*_TOLD, RundefError))
+    return isinstance(error, (*_TOLD, RundefError)) or getattr(error, "is_told", False)
 
 
 def _one_line(error: BaseException) -> str:

@@ -7,6 +7,7 @@ import psutil
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _RESERVE = 0.1  # of what is available: left to the network, the emulator and the system
+_WORKER_BYTES = 300 * 2**20  # of a process with TensorFlow and an emulator, beside what all of them share
 _LEAST_LEFT = 256 * 2**20  # bytes that a growing replay leaves; it grows by some MiB at a time
 
 
@@ -73,6 +74,24 @@ def check_reserve(bytes_held: int, rows_held: int, *, multiple: int = 1) -> None
         f"available, and it holds {rows_held:,} steps in {describe_bytes(bytes_held)}; "
         f"{_advise(int(rows_held * fitting), multiple)} fit."
     )
+
+
+def check_workers(num_workers: int) -> None:
+    """Refuses more worker processes than the memory that is left has room for.
+
+    Args:
+        num_workers: how many.
+
+    Raises:
+        ValueError: they don't fit. The text has a number that does.
+    """
+    available = available_memory_bytes()
+    if num_workers * _WORKER_BYTES > available:
+        raise ValueError(
+            f"`num_workers` must fit into memory: each takes about {describe_bytes(_WORKER_BYTES)}, and "
+            f"{describe_bytes(available)} are available; num_workers={available // _WORKER_BYTES} would fit. "
+            f"Received: num_workers={num_workers}"
+        )
 
 
 def _advise(rows: int, multiple: int) -> str:

@@ -109,6 +109,7 @@ class ResumableRun:
             FloatingPointError: a loss or gradient was not finite.
             KeyboardInterrupt: asked to stop before the first update.
         """
+        self._check_process()
         directory = RunDirectory(run_directory, fresh=fresh)
         directory.check()
         totals = self._totals(steps, updates, minutes)
@@ -213,6 +214,9 @@ class ResumableRun:
     def _describe_learning(self) -> list[str]:
         """How it learns, in lines of `describe`."""
         return []
+
+    def _check_process(self) -> None:
+        """Refuses a process that can't carry the run out."""
 
     def _fill(self, transcript, interruption: Interruption) -> None:
         """What comes before the first update; does nothing where that is done or isn't needed.

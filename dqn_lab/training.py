@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable
 
+from dqn_lab.checkpoint import complete_checkpoints
 from dqn_lab.interruption import Interruption
 from dqn_lab.run_checkpoints import RunCheckpoints, UnsavedError
 from dqn_lab.run_directory import RunDirectory, jsonable
@@ -111,6 +112,8 @@ class Training:
         if isinstance(error, FloatingPointError):
             last = self.checkpoints.describe_last()
             self._transcript.say(f"nothing is saved of a run whose figures are not finite; {last}")
+            if may_discard and not complete_checkpoints(self._directory.checkpoints):
+                self._directory.discard(keep_log=True)
             return
         try:
             if self._save_rest():

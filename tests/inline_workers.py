@@ -2,11 +2,12 @@
 
 import pickle
 import traceback
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from dqn_lab.asynchronous import evaluator, team
+from dqn_lab.asynchronous.child_process import in_a_line
 from dqn_lab.asynchronous.worker import Worker
 
 
@@ -25,7 +26,7 @@ class InlineTeam:
     def states(self):
         return None if any(self._learns) else list(self._states)
 
-    def begin(self, states, due_steps):
+    def begin(self, states, due_steps, stop_requested=None):
         self.shared.progress.due_steps = due_steps
         for number, state in enumerate(states):
             worker = Worker(number, *pickle.loads(self._payload), self.shared)
@@ -64,6 +65,12 @@ class InlineTeam:
     def end(self):
         Inline.now.ended += 1
 
+    def drop_late(self):
+        late = [number for number, learns in enumerate(self._learns) if learns]
+        for number in late:
+            self.lose(number)
+        return late
+
     def lose(self, number):
         """The worker is no more, and its state neither."""
         self.workers[number], self._learns[number], self._states[number] = None, False, None
@@ -82,16 +89,16 @@ class InlineTeam:
         except FloatingPointError:
             self.lose(number)
             raise
-        except Exception:
+        except Exception as error:
             self.lose(number)
-            raise team.WorkerError(number, traceback.format_exc()) from None
+            raise team.WorkerError(number, in_a_line(error), traceback.format_exc()) from None
 
 
 class InlineEvaluator:
     """Stands where `Evaluator` stands: an epoch is evaluated when it is received."""
 
     def __init__(self, payload, context):
-        self._evaluation, self._agent = evaluator._build(payload)
+        self._evaluation, self._agent = evaluator._build(payload, ExitStack())
         self._requests = []
         self.connection = self
 

@@ -85,7 +85,7 @@ def test_a_rule_takes_what_is_its_own(build, given, config):
 
 
 def test_the_run_is_told_the_rest(build):
-    others = build(greedy=True, total_steps=90, keep=3, checkpoint_period_minutes=None).others
+    others = build(method="a3c", greedy=True, total_steps=90, keep=3, checkpoint_period_minutes=None).others
     told = {name: others[name] for name in others if name not in ("make_evaluation", "arguments", "protocol", "device")}
     assert told == {
         "greedy": True,
@@ -96,6 +96,7 @@ def test_the_run_is_told_the_rest(build):
         "checkpoint_period_minutes": None,
     }
     assert others["arguments"] == {**toy_async_rundef.run.__kwdefaults__} | {
+        "method": "a3c",
         "greedy": True,
         "total_steps": 90,
         "keep": 3,
@@ -204,6 +205,7 @@ REFUSED = [
         "`dueling` goes with one_step_q, one_step_sarsa and n_step_q only. Received: dueling=True, method='a3c'",
     ),
     ({"method": "n_step_q", "lstm": True}, "`lstm` goes with a3c only. Received: lstm=True, method='n_step_q'"),
+    ({"method": "n_step_q", "greedy": True}, "`greedy` goes with a3c only. Received: greedy=True, method='n_step_q'"),
     ({"method": "one_step_sarsa", "lstm": True}, "Received: lstm=True, method='one_step_sarsa'"),
     (
         {"method": "nstep"},

@@ -184,7 +184,7 @@ def test_a_worker_that_fails_ends_all_and_its_traceback_is_kept(monkeypatch):
 
         def begin(self, states, due_steps):
             assert states == [None, None]
-            raise WorkerError(1, "Traceback: in step\nRuntimeError: boom")
+            raise WorkerError(1, "RuntimeError: boom", "Traceback: in step\nRuntimeError: boom")
 
         def end(self):
             Failing.ended += 1

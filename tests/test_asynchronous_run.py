@@ -218,7 +218,7 @@ def test_settings_that_no_update_depends_on_may_change(now, tmp_path, capsys):
     for name, value, before in (("t_max", 6, 5), ("num_workers", 2, 1), ("rmsprop", "per_worker", "shared")):
         line = refused(capsys, tmp_path / "run", total_steps=60, **{name: value})
         assert f"has other settings: {name} {before} -> {value}." in line
-    assert train(tmp_path / "run", total_steps=60, evaluation_episodes=2, greedy=True, keep=1) == 0
+    assert train(tmp_path / "run", total_steps=60, evaluation_episodes=2, keep=1) == 0
     steps, counters = saved(tmp_path / "run")
     assert len(steps) == 1 and counters["steps"] >= 60
 
@@ -333,7 +333,7 @@ def test_when_a_worker_fails_the_rest_is_saved_and_goes_on(now, tmp_path, capsys
     for said in (out, log):
         assert "in boom\n    raise error\nRuntimeError: boom\n" in said
         assert f"saved in {tmp_path / 'run' / 'checkpoints'} before ending\n" in said
-    assert f"dqn-train: error: WorkerError: worker {workers - 1} failed: RuntimeError: boom" in err
+    assert f"dqn-train: error: worker {workers - 1} failed: RuntimeError: boom" in err
     steps, counters = saved(tmp_path / "run")
     assert counters["steps"] == now.team.shared.parameters.steps > 60
     assert now.ended == 2
@@ -372,18 +372,36 @@ def test_parameters_that_are_not_finite_are_not_saved(now, tmp_path, capsys):
     now.on_wait = spoil
     assert train(tmp_path / "run") == 1
     assert "are not finite; they are not saved." in capsys.readouterr().err
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert [one.name for one in (tmp_path / "run").iterdir()] == ["log.txt"]  # so other settings may be tried there
+
+
+def test_a_worker_that_does_not_finish_its_segment_is_ended_where_the_run_is_asked_to_stop(
+    now, clock, tmp_path, monkeypatch, capsys
+):
+    def hang(team):
+        if team.shared.parameters.steps >= 45 and team.workers[1] is not None:
+            Request.requested = True
+            team.workers[1].is_due, team.workers[1].learn = (lambda: False), (lambda: None)
+            clock.seconds += 20.0
+
+    monkeypatch.setattr(resumable_run, "Interruption", Request)
+    monkeypatch.setattr(Request, "requested", False)
+    now.on_wait = hang
+    assert train(tmp_path / "run", num_workers=2, t_max=5) == 130
+    assert "worker 1 has not finished its segment and is ended" in capsys.readouterr().out
+    steps, _ = saved(tmp_path / "run")
+    assert steps[-1] >= 45
 
 
 def test_when_an_evaluation_fails_the_rest_is_saved_and_it_is_made_where_the_run_goes_on(now, tmp_path, capsys):
     def fail():
-        raise EvaluatorError("Traceback ...\nArithmeticError: no evaluation")
+        raise EvaluatorError("ArithmeticError: no evaluation", "Traceback ...\nArithmeticError: no evaluation")
 
     now.on_receive = fail
     assert train(tmp_path / "run") == 1
     out, err = capsys.readouterr()
     assert "\nTraceback ...\nArithmeticError: no evaluation\n" in out
-    assert "EvaluatorError: the evaluation process failed: ArithmeticError: no evaluation" in err
+    assert "error: the evaluation process failed: ArithmeticError: no evaluation" in err
     assert saved(tmp_path / "run")[1]["epochs"] == 0
     assert rows(tmp_path / "run") == [] and now.ended == 2
     now.on_receive = lambda: None
@@ -516,7 +534,7 @@ def test_a_worker_that_fails_tells_its_traceback_and_the_rest_is_saved(now, tmp_
     for text in (said, (tmp_path / "run" / "log.txt").read_text()):
         assert re.search(r", in step\n(.*\n)?RuntimeError: boom\n", text)
         assert f"saved in {tmp_path / 'run' / 'checkpoints'} before ending\n" in text
-    assert "error: WorkerError: worker " in said
+    assert "error: worker " in said
     steps = saved(tmp_path / "run")[1]["steps"]
     assert train(tmp_path / "run", **given | {"total_steps": steps + 40}) == 0
     assert "not exact: episodes begin anew; 2 workers" in capsys.readouterr().out

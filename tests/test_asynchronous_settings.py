@@ -74,3 +74,9 @@ def test_wrong_settings(given, error, rule):
     with pytest.raises(error) as raised:
         AsynchronousSettings(**given)
     assert str(raised.value).startswith(rule)
+
+
+def test_a_learning_rate_that_could_carry_parameters_out_of_float32_is_refused():
+    AsynchronousSettings(learning_rate=1e6)
+    with pytest.raises(ValueError, match=r"^`learning_rate` must be at most 1e\+06. Received: learning_rate=1e\+39$"):
+        AsynchronousSettings(learning_rate=1e39)

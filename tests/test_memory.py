@@ -163,3 +163,10 @@ def test_where_no_growth_would_have_fitted_nothing_is_proposed(monkeypatch, held
     monkeypatch.setattr(memory, "available_memory_bytes", lambda: 0)
     with pytest.raises(MemoryError, match="; no replay_capacity_steps would fit"):
         check_reserve(held, 40)
+
+
+def test_more_workers_than_the_memory_has_room_for_are_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 2**30)
+    memory.check_workers(3)
+    with pytest.raises(ValueError, match=r"1.00 GiB are available; num_workers=3 would fit. Received: num_workers=4$"):
+        memory.check_workers(4)

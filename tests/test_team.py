@@ -267,7 +267,8 @@ def test_a_payload_that_can_not_be_read_is_told(threads):
 
 
 def test_a_worker_that_dies_once_it_is_built_is_heard_of(threads, monkeypatch):
-    def die(number, payload, shared, pipe):
+    def die(number, shared, pipe):
+        pipe.recv()
         pipe.send((worker_process.READY, None))
         threads.workers_ends[number].close()
 
@@ -349,3 +350,36 @@ def test_a_script_that_runs_again_in_its_workers_is_refused(monkeypatch):
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(RuntimeError, match="must do so under `if __name__ == '__main__':`"):
         Team(b"", None, 1, SPAWN).begin([None], 0)
+
+
+def test_workers_that_are_being_built_are_left_where_that_is_asked_for(threads):
+    def late(epsilon, seed):
+        walking_workers.GATE.wait(HANG_SECONDS)
+        return make_sequence(epsilon, seed)
+
+    with team_in(threads, 1, late) as (team, _):
+        with pytest.raises(KeyboardInterrupt, match="nothing was learnt"):
+            team.begin([None], NEVER, lambda: True)
+        assert team.meet_rest() is None
+        walking_workers.GATE.set()
+
+
+def test_workers_that_do_not_wait_are_ended_by_their_numbers(threads):
+    with team_in(threads, 2, make_sequence) as (team, _):
+        team.begin([None] * 2, NEVER)
+        assert team.drop_late() == [0, 1]
+        assert team.states == [None, None]
+
+
+class Closing(Walk):
+    def close(self):
+        walking_workers.GATE.clear()
+
+
+def test_an_environment_is_closed_with_its_worker(threads):
+    walking_workers.GATE.set()
+    with team_in(threads, 1, lambda epsilon, seed: make_sequence(epsilon, seed, Closing)) as (team, _):
+        team.begin([None], due_steps=10)
+        wait_until(team, lambda: team.states is not None)
+        assert walking_workers.GATE.is_set()
+    assert not walking_workers.GATE.is_set()

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 
 import cloudpickle
 import gymnasium
@@ -19,6 +20,9 @@ from dqn_lab.asynchronous.shared_progress import Shared, SharedProgress
 from dqn_lab.asynchronous.team import Team
 
 SPAWN = multiprocessing.get_context("spawn")
+
+
+GATE = threading.Event()  # what makes an environment may wait for it
 
 
 class Walk(gymnasium.Env):

@@ -1,9 +1,11 @@
 """What every process does first that an asynchronous run begins."""
 
+import functools
 import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from multiprocessing import connection
 
 from dqn_lab.devices import import_tensorflow
@@ -33,7 +35,9 @@ def prepare_child() -> None:
     """
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):  # the last one on Windows only
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+            signal.signal(getattr(signal, name), functools.partial(_leave_to_parent, os.getpid()))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     import_tensorflow(verbose=False)
     import cv2
@@ -43,6 +47,27 @@ def prepare_child() -> None:
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def describe_end(process, seconds: float) -> str:
+    """How a process ended, for which it has some seconds."""
+    process.join(seconds)
+    code = process.exitcode
+    if code is None:
+        return "its process can't be heard any more"
+    return f"its process ended by {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+
+
+def in_a_line(error: BaseException) -> str:
+    """An exception's type and text."""
+    return " ".join("".join(traceback.format_exception_only(error)).split())
+
+
+def _leave_to_parent(own: int, number: int, frame) -> None:
+    """Not SIG_IGN, which processes that an environment begins would inherit: they must end when they are told to."""
+    if os.getpid() != own:  # forked off this one
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
 
 def _end_with_parent() -> None:

@@ -1,6 +1,8 @@
 """Evaluations in a process of their own, while the workers go on learning."""
 
 import atexit
+import contextlib
+import ctypes
 import logging
 import pickle
 import queue
@@ -12,9 +14,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dqn_lab.asynchronous.child_process import prepare_child, start_child
+from dqn_lab.asynchronous.child_process import describe_end, in_a_line, prepare_child, start_child
+from dqn_lab.evaluation import EvaluationStopped
 
 _END_SECONDS = 10.0  # that a process may take to be gone once its pipe is closed
+_CLOSE_SECONDS = 5.0  # to close its environments
 _logger = logging.getLogger("dqn_lab")
 
 
@@ -22,11 +26,14 @@ class EvaluatorError(RuntimeError):
     """The evaluation process has failed or died; the text says in a line what went wrong.
 
     Args:
-        trace: its traceback, or what is known of its end.
+        text: its exception in a line, or what is known of its end.
+        trace: its traceback, as far as there is one.
     """
 
-    def __init__(self, trace: str):
-        super().__init__(f"the evaluation process failed: {trace.strip().splitlines()[-1]}")
+    is_told = True
+
+    def __init__(self, text: str, trace: str = ""):
+        super().__init__(f"the evaluation process failed: {text}")
         self.trace = trace.strip()
 
 
@@ -53,11 +60,14 @@ class Evaluator:
     def __init__(self, payload: bytes, context):
         self.connection, theirs = context.Pipe()
         # No daemon: that could not begin the processes that some environments consist of.
-        self.process = context.Process(target=run_evaluator, args=(payload, theirs), name="evaluator", daemon=False)
+        self._stopping = context.RawValue(ctypes.c_bool, False)
+        arguments = (theirs, self._stopping)
+        self.process = context.Process(target=run_evaluator, args=arguments, name="evaluator", daemon=False)
         start_child(self.process)
         theirs.close()  # so that this end hears when the child has ended
         self.pending = 0
         self._outbox: queue.SimpleQueue = queue.SimpleQueue()
+        self._outbox.put(payload)  # not as an argument: `start` would wait for ever for a child that dies first
         self._sender = threading.Thread(
             target=_send_all, args=(self._outbox, self.connection), name="evaluator", daemon=True
         )
@@ -93,19 +103,24 @@ class Evaluator:
         try:
             failure, result = self.connection.recv()
         except (EOFError, OSError):
-            self.process.join(_END_SECONDS)
-            failure, result = f"it ended without a word, with exit code {self.process.exitcode}", None
+            failure, result = (describe_end(self.process, _END_SECONDS),), None
         if failure:
-            raise EvaluatorError(failure)
+            raise EvaluatorError(*failure)
         self.pending -= 1
         return result
 
     def stop(self) -> None:
-        """Ends the process at once, whatever it is doing; results that were not received are lost."""
+        """Ends the process, breaking an evaluation off; results that were not received are lost.
+
+        It has a moment to close its environments, which may consist of processes.
+        """
         atexit.unregister(self.stop)
+        self._stopping.value = True
+        self._outbox.put(("stop",))
+        self._outbox.put(None)
+        self.process.join(_CLOSE_SECONDS)
         self.process.kill()
         self.process.join()
-        self._outbox.put(None)
         self._sender.join()
         self.connection.close()
 
@@ -118,45 +133,62 @@ def _send_all(outbox: queue.SimpleQueue, connection: Connection) -> None:
         pass  # the child is gone: who receives hears that
 
 
-def run_evaluator(payload: bytes, pipe: Connection) -> None:
-    """What the child does, until its parent ends it or is gone."""
-    try:
-        prepare_child()
-        lines = _keep_lines()
-        evaluation, agent = _build(payload)
-        lines.clear()  # the parent has built all of it too, and told
-        for kind, *content in _requests(pipe):
-            if kind == "state":
-                evaluation.set_state(*content)
-            else:
-                state = _end_epoch(evaluation, agent, *content)
-                pipe.send((None, {"epoch": content[0], "state": state, "lines": lines}))
-                lines.clear()
-    except BrokenPipeError:
-        pass  # the parent is gone
-    except Exception:
-        pipe.send((traceback.format_exc(), None))
+def run_evaluator(pipe: Connection, stopping) -> None:
+    """What the child does, until its parent ends it or is gone.
+
+    Args:
+        pipe: to the parent, which sends a payload as `Evaluator` takes it, then requests.
+        stopping: whose value says that no result is wanted any more.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            payload = pipe.recv()
+            prepare_child()
+            lines = _keep_lines()
+            evaluation, agent = _build(payload, stack)
+            evaluation.stop_requested = lambda: stopping.value
+            lines.clear()  # the parent has built all of it too, and told
+            for kind, *content in _requests(pipe):
+                if kind == "state":
+                    evaluation.set_state(*content)
+                else:
+                    state = _end_epoch(evaluation, agent, *content)
+                    _answer(pipe, None, {"epoch": content[0], "state": state, "lines": lines})
+                    lines.clear()
+        except (EvaluationStopped, EOFError):  # the latter of a parent that is gone
+            pass
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # the last two are an environment's own
+            _answer(pipe, (in_a_line(error), traceback.format_exc()), None)
+
+
+def _answer(pipe: Connection, failure: tuple | None, result: dict | None) -> None:
+    with contextlib.suppress(OSError):  # the parent is gone
+        pipe.send((failure, result))
 
 
 def _requests(pipe: Connection) -> Iterator[tuple]:
     while True:
         try:
             request = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
+            return
+        if request[0] == "stop":
             return
         yield request
 
 
-def _build(payload: bytes) -> tuple:
+def _build(payload: bytes, stack: contextlib.ExitStack) -> tuple:
     from dqn_lab.asynchronous.agent import AsynchronousAgent
 
     make_sequence, network, actor_critic, greedy, make_evaluation = pickle.loads(payload)
     sequence = make_sequence(epsilon=0.0, seed=0)
+    stack.callback(sequence.close)
     agent = AsynchronousAgent(network, actor_critic=actor_critic, greedy=greedy)
     agent.sequence = SimpleNamespace(
         gamma=sequence.gamma, protocol=getattr(sequence, "protocol", None), epoch_complete=True
     )
     evaluation = make_evaluation(sequence)
+    stack.callback(evaluation.close)
     evaluation.set_model(agent)
     evaluation.on_train_begin()
     return evaluation, agent

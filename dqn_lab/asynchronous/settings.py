@@ -12,6 +12,7 @@ OPTIMIZERS = ("shared", "per_worker", "momentum_sgd")
 # Mnih et al. (2016), section 5.1: what a worker's share of random actions falls to, and how often it is drawn.
 FINAL_EPSILONS = (0.1, 0.01, 0.5)
 FINAL_EPSILON_ODDS = (0.4, 0.3, 0.3)
+_LARGEST_RATE = 1e6  # beside which parameters stay numbers for as long as anybody lets them grow
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class AsynchronousSettings:
             require_fraction("epsilon_end", self.epsilon_end)
         for name in ("learning_rate", "rmsprop_epsilon"):
             _require_number(name, getattr(self, name), least=0, excluded=True)
+        if self.learning_rate > _LARGEST_RATE:
+            raise ValueError(
+                f"`learning_rate` must be at most {_LARGEST_RATE:g}. Received: learning_rate={self.learning_rate}"
+            )
         _require_number("gradient_clip", self.gradient_clip, least=0)
         _require_number("anneal_steps", self.anneal_steps, least=0, excluded=True, finite=False)
         if not 0 <= require_fraction("rmsprop_decay", self.rmsprop_decay) < 1:

@@ -3,15 +3,16 @@
 import contextlib
 import multiprocessing
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import connection
 
-from dqn_lab.asynchronous.child_process import start_child
+from dqn_lab.asynchronous.child_process import describe_end, start_child
 from dqn_lab.asynchronous.shared_progress import Shared
 from dqn_lab.asynchronous.worker_process import BEGUN, FAILED, GO, NOT_FINITE, READY, STOP, WAITS, run_worker
 
 _MEET_SECONDS = 30.0  # that a segment and its update may take once another worker has failed
 _END_SECONDS = 10.0
+_LOOK_SECONDS = 0.25
 
 
 class WorkerError(RuntimeError):
@@ -19,11 +20,14 @@ class WorkerError(RuntimeError):
 
     Args:
         number: of the worker, from 0.
-        trace: its traceback, or what is known of its end.
+        text: its exception in a line, or what is known of its end.
+        trace: its traceback, as far as there is one.
     """
 
-    def __init__(self, number: int, trace: str):
-        super().__init__(f"worker {number} failed: {trace.strip().splitlines()[-1]}")
+    is_told = True
+
+    def __init__(self, number: int, text: str, trace: str = ""):
+        super().__init__(f"worker {number} failed: {text}")
         self.trace = trace.strip()
 
 
@@ -33,7 +37,7 @@ class Team:
         begin -> all learn -> the due step is made: each one says its state and waits -> go -> all learn -> ...
 
     Args:
-        payload: as `run_worker` takes it.
+        payload: as `run_worker` is sent it.
         shared: with all workers; kept here, so that its memory stays while they run.
         num_workers: how many.
         context: that processes are spawned by.
@@ -52,31 +56,40 @@ class Team:
         waits = [pipe is None or state is not None for pipe, state in zip(self._pipes, self._states, strict=True)]
         return list(self._states) if all(waits) else None
 
-    def begin(self, states: Sequence[dict | None], due_steps: int) -> list[str]:
+    def begin(
+        self, states: Sequence[dict | None], due_steps: int, stop_requested: Callable[[], bool] = lambda: False
+    ) -> list[str]:
         """Begins all workers, and lets them learn once each has been built.
 
         Args:
             states: that they go on from; None begins anew.
             due_steps: at which they meet.
+            stop_requested: asked now and then, while they are built, whether to leave off.
 
         Returns:
             Why a worker begins a new episode although its environment's state was given, in a few words each.
 
         Raises:
             WorkerError: a worker could not be built, or does not take its state.
+            KeyboardInterrupt: it was asked to leave off; nothing has been learnt.
         """
         refuse_in_child()
         self._shared.progress.due_steps = due_steps
         for number in range(len(self._pipes)):
             self._pipes[number], theirs = self._context.Pipe()
-            arguments = (number, self._payload, self._shared, theirs)
+            arguments = (number, self._shared, theirs)
             # No daemon: that would be killed while it writes to what is shared.
             self._processes[number] = self._context.Process(
                 target=run_worker, args=arguments, name=f"worker {number}", daemon=False
             )
             start_child(self._processes[number])
             theirs.close()  # so that this end hears when the worker has ended
-        for number in range(len(self._pipes)):
+        for pipe in self._pipes:  # not as an argument: `start` would wait for ever for a child that dies first
+            _send(pipe, self._payload)
+        for number, pipe in enumerate(self._pipes):
+            while not pipe.poll(_LOOK_SECONDS):
+                if stop_requested():
+                    raise KeyboardInterrupt("stopped before the first update: nothing was learnt")
             self._receive(number, READY)
         for pipe, state in zip(self._pipes, states, strict=True):  # all at once
             _send(pipe, state)
@@ -113,8 +126,7 @@ class Team:
         """After one has failed, lets the others finish their segments; those that can't are ended.
 
         Returns:
-            The workers' states, None for those that have failed; or None if the parameters may be half written, or
-            nothing was learnt yet.
+            The workers' states, None for those that have failed or were ended; or None if nothing was learnt yet.
         """
         if not self._learns:
             return None
@@ -125,7 +137,19 @@ class Team:
                 self.wait(left)
             except (FloatingPointError, WorkerError):
                 continue  # one was enough to end the run
+        self.drop_late()
         return self.states
+
+    def drop_late(self) -> list[int]:
+        """Ends the workers that do not wait; returns their numbers.
+
+        Where that breaks an update off, some parameters have its change and some don't, as where two updates meet.
+        """
+        late = [n for n, pipe in enumerate(self._pipes) if pipe is not None and self._states[n] is None]
+        for number in late:
+            self._processes[number].kill()
+            self._lose(number)
+        return late
 
     def go(self, due_steps: int) -> None:
         """Lets the waiting workers learn until the next rendezvous."""
@@ -160,20 +184,19 @@ class Team:
         try:
             word, content = self._pipes[number].recv()
         except (EOFError, OSError):
-            word, content = FAILED, self._describe_end(number)
+            word, content = FAILED, (self._describe_end(number, expected),)
         if word == expected:
             return content
         self._lose(number)
         if word == NOT_FINITE:
             raise FloatingPointError(content)
-        raise WorkerError(number, content)
+        raise WorkerError(number, *content)
 
-    def _describe_end(self, number: int) -> str:
-        process = self._processes[number]
-        process.join(_END_SECONDS)
-        code = process.exitcode
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        return f"its process ended by {how}"
+    def _describe_end(self, number: int, expected: str) -> str:
+        said = describe_end(self._processes[number], _END_SECONDS)
+        if expected != READY:
+            return said
+        return f"{said} before it had begun; a script begins a run under `if __name__ == '__main__':` only"
 
     def _lose(self, number: int) -> None:
         self._pipes[number].close()

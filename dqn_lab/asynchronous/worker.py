@@ -103,6 +103,10 @@ class Worker:
         self._seen = self._sequence_counts()
         return refusal
 
+    def close(self) -> None:
+        """Closes the environment, with what it may have begun itself."""
+        self._sequence.close()
+
     def _set_sequence(self, state: dict) -> str | None:
         try:
             self._sequence.set_state(state)

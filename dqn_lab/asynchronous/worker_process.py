@@ -4,7 +4,7 @@ import contextlib
 import pickle
 import traceback
 
-from dqn_lab.asynchronous.child_process import prepare_child
+from dqn_lab.asynchronous.child_process import in_a_line, prepare_child
 
 # What a worker says: it has been built; it goes on from the state it was given (with why an episode is lost, or None);
 # it stands between two segments (with its state); or it has failed.
@@ -13,16 +13,18 @@ READY, BEGUN, WAITS, NOT_FINITE, FAILED = "ready", "begun", "waits", "not finite
 GO, STOP = "go", "stop"
 
 
-def run_worker(number: int, payload: bytes, shared, pipe) -> None:
+def run_worker(number: int, shared, pipe) -> None:
     """Learns until it is told to stop.
 
     Args:
         number: of the worker, from 0.
-        payload: pickled `(make_sequence, network, method, settings)`.
-        shared: `worker.Shared`, with all workers.
-        pipe: to the parent, which answers READY with a state to go on from, or None, and WAITS with GO or STOP.
+        shared: `shared_progress.Shared`, with all workers.
+        pipe: to the parent, which sends `(make_sequence, network, method, settings)`, pickled, then answers READY with
+            a state to go on from, or None, and WAITS with GO or STOP.
     """
+    worker = None
     try:
+        payload = pipe.recv()
         prepare_child()
         from dqn_lab.asynchronous.worker import Worker
 
@@ -33,13 +35,16 @@ def run_worker(number: int, payload: bytes, shared, pipe) -> None:
         _learn(worker, pipe)
     except FloatingPointError as error:
         _say_last(pipe, NOT_FINITE, str(error))
-    except Exception:
-        _say_last(pipe, FAILED, traceback.format_exc())
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # the last two are an environment's own
+        _say_last(pipe, FAILED, (in_a_line(error), traceback.format_exc()))
+    finally:
+        if worker is not None:
+            worker.close()
 
 
-def _say_last(pipe, word: str, text: str) -> None:
+def _say_last(pipe, word: str, content) -> None:
     with contextlib.suppress(OSError):  # the parent is gone
-        pipe.send((word, text))
+        pipe.send((word, content))
 
 
 def _learn(worker, pipe) -> None:

@@ -141,6 +141,12 @@ class Evaluation(keras.callbacks.Callback):
         if logs is not None:
             logs.update(self._logs)
 
+    def close(self) -> None:
+        """Closes the environments that it plays in; the next fit makes new ones."""
+        if self._twin is not None:
+            self._twin.close()
+            self._twin = None
+
     def get_state(self) -> dict:
         """What a continued run needs: the epochs counted, the last result and the figures carried on."""
         return {
