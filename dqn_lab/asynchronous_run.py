@@ -75,6 +75,7 @@ class AsynchronousRun(ResumableRun):
             keep=keep,
             keep_weights=keep_weights,
         )
+        sequence.close()  # none is played in it: its shapes are known now, and twins make environments of their own
         self.method, self.settings, self.steps_per_epoch = method, settings, steps_per_epoch
         self.worker_payload = make_payload(make_sequence, network, method, settings)
         self.evaluator_payload = make_payload(make_sequence, network, method.actor_critic, greedy, make_evaluation)

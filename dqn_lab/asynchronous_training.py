@@ -23,7 +23,6 @@ from dqn_lab.training import Training
 
 _TICK_SECONDS = 0.25  # from one look at the clock, Ctrl-C and the status line to the next
 _RETRY_MINUTES = 1.0
-_MEET_SECONDS = 30.0  # that a segment may take once the run was asked to stop
 _SECONDS = ("acting", "environment", "update")
 _logger = logging.getLogger("dqn_lab")
 
@@ -37,14 +36,11 @@ class AsynchronousTraining(Training):
     """
 
     def __init__(self, run, *parts, **options):
-        from dqn_lab.asynchronous.shared_parameters import SharedParameters
-        from dqn_lab.asynchronous.shared_progress import Shared, SharedProgress
+        from dqn_lab.asynchronous.shared_progress import Shared
 
         self._context = multiprocessing.get_context("spawn")
-        initial = run.agent.get_parameters()
         workers = run.settings.num_workers
-        self._shared = Shared(SharedParameters(initial.size, self._context), SharedProgress(workers, self._context))
-        self._shared.parameters.parameters[:] = self._shared.parameters.target_parameters[:] = initial
+        self._shared = Shared.beginning(run.agent.get_parameters(), workers, self._context)
         self._states: list[dict | None] = [None] * workers  # of the workers, as they last stood still
         self._pending: list[dict] = []  # records whose evaluation has not come in, oldest first
         self._marks: dict[str, float] = {}  # the counters' totals at the newest epoch's end
@@ -73,7 +69,7 @@ class AsynchronousTraining(Training):
         is_over = self._is_over()  # only evaluations may be left
         self.checkpoints.ready = is_over  # before workers have stood still there is nothing new to save
         team = Team(self._run.worker_payload, self._shared, self._run.settings.num_workers, self._context)
-        self._evaluator = self._begin_evaluator()
+        self._begin_evaluator()
         try:
             self._begin_callbacks()  # first: games that end meanwhile would be in nobody's figures
             if not is_over:
@@ -97,13 +93,15 @@ class AsynchronousTraining(Training):
 
     def _learn(self, team) -> None:
         """Until all workers stand still and the run is over, or is asked to stop."""
+        from dqn_lab.asynchronous.team import MEET_SECONDS
+
         self._due_minutes, latest = self._period_from_now(), math.inf
         while True:
             self._wait(team, _TICK_SECONDS)
             if self._interruption.requested or self.minutes() >= min(self._totals.minutes, self._due_minutes):
                 team.meet()
             if self._interruption.requested:
-                latest = min(latest, super().clock() + _MEET_SECONDS)
+                latest = min(latest, super().clock() + MEET_SECONDS)
             if super().clock() > latest:
                 for number in team.drop_late():
                     _logger.warning("worker %d has not finished its segment and is ended", number)
@@ -231,16 +229,16 @@ class AsynchronousTraining(Training):
             self._states = states
             self._view()
 
-    def _begin_evaluator(self):
+    def _begin_evaluator(self) -> None:
         from dqn_lab.asynchronous.evaluator import Evaluator
 
+        self._evaluator = None
         if self._run.evaluation is None:
-            return None
-        evaluator = Evaluator(self._run.evaluator_payload, self._context)
-        evaluator.set_state(self._run.evaluation.get_state())
+            return
+        self._evaluator = Evaluator(self._run.evaluator_payload, self._context)
+        self._evaluator.set_state(self._run.evaluation.get_state())
         for record in self._pending:  # of a run that is continued
-            evaluator.submit(record["epoch"], record["parameters"], _counts(record["totals"]))
-        return evaluator
+            self._submit(record)
 
     def _begin_callbacks(self) -> None:
         import keras

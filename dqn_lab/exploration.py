@@ -55,6 +55,18 @@ def draw_exploration(
     return explores, uniform_actions(num_envs, num_actions, generator)  # [B], [B]
 
 
+def perturbed_logits(logits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Returns a policy's logits plus noise -log(-log u), whose largest is an action drawn by softmax(logits).
+
+    The Gumbel-max trick: Maddison, Tarlow and Minka (2014), section 2.
+
+    Args:
+        logits: of any shape, the actions last.
+        generator: where the randomness comes from; it moves.
+    """
+    return logits + generator.gumbel(size=logits.shape)
+
+
 def uniform_actions(num_envs: int, num_actions: int, generator: np.random.Generator) -> np.ndarray:
     """Returns one uniformly random action per row.
 

@@ -14,7 +14,7 @@ Deviations from the paper:
    gradient of all its steps in one batch.
 4. Temporal differences beyond 1 count linearly (`loss=huber`).
 
-Expected: a mean return above 0.9 (100 games) in minutes on two cores.
+Expected: a mean return of 1.0 (100 games) within 60k steps with every rule (seed 0), in a minute on two cores.
 """
 
 import math

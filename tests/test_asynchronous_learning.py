@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from dqn_lab.asynchronous.agent import AsynchronousAgent
-from dqn_lab.asynchronous.shared_parameters import SharedParameters
-from dqn_lab.asynchronous.shared_progress import Shared, SharedProgress
+from dqn_lab.asynchronous.shared_progress import Shared
 from dqn_lab.asynchronous.worker import Worker
 from dqn_lab.evaluation import evaluate
 from dqn_lab.rundef import load_rundef
@@ -50,8 +49,7 @@ def test_catch_is_learnt(arguments, seed):
 
 def begin(run) -> tuple[Worker, Shared]:
     initial, context = run.agent.get_parameters(), multiprocessing.get_context("spawn")
-    shared = Shared(SharedParameters(initial.size, context), SharedProgress(1, context))
-    shared.parameters.parameters[:] = shared.parameters.target_parameters[:] = initial
+    shared = Shared.beginning(initial, 1, context)
     return Worker(0, *pickle.loads(run.worker_payload), shared), shared
 
 

@@ -307,7 +307,7 @@ def look_at_the_end(directory, settings, found):
     with inline():
         assert train(directory, settings, steps + 50) == 0
         assert train(directory.with_name("whole"), settings, steps + 50) == 0
-    assert names_differing(everything(directory.with_name("whole")), everything(directory)) == []
+    return names_differing(everything(directory.with_name("whole")), everything(directory))
 
 
 @pytest.mark.posix
@@ -315,11 +315,11 @@ def test_a_run_that_was_stopped_then_killed_ends_as_if_it_had_been_left_alone_an
     stopped_and_killed,
 ):
     folder, future = stopped_and_killed
-    look_at_the_end(folder / "lstm", RULES["lstm"], future.result())
+    assert look_at_the_end(folder / "lstm", RULES["lstm"], future.result()) == []
 
 
 @pytest.mark.slow
 @pytest.mark.posix
 @pytest.mark.parametrize("rule", [name for name in RULES if name not in ("lstm", "one_step_q")])
 def test_every_rule_is_stopped_then_killed_and_goes_on(rule, tmp_path):
-    look_at_the_end(tmp_path / rule, RULES[rule], stop_and_kill(tmp_path / rule, RULES[rule]))
+    assert look_at_the_end(tmp_path / rule, RULES[rule], stop_and_kill(tmp_path / rule, RULES[rule])) == []

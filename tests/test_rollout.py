@@ -167,7 +167,8 @@ def test_a_lane_that_spends_a_step_on_its_reset_gives_no_step():
 
         rollout = rollout_of(script, 2, environment=make, **kind)
         segments = [rollout.segment() for _ in range(8)]
-        check(segments, history(script, 30), 2, next_action="next_action" in kind, lstm="lstm_units" in kind)
+        count = check(segments, history(script, 30), 2, next_action="next_action" in kind, lstm="lstm_units" in kind)
+        assert count == 1 + sum(len(segment["action"]) for segment in segments)
 
 
 def test_a_time_limit_bootstraps_from_its_final_observation_and_not_from_the_next_first_one():

@@ -103,9 +103,7 @@ def make_network(method, *, lstm_units=0, state_shape=(2,), num_actions=3, **giv
 def make_shared(network, num_workers=1):
     """Shared memory with the network's parameters in it."""
     initial = np.concatenate([each.numpy().ravel() for each in network.trainable_variables])
-    shared = Shared(SharedParameters(initial.size, SPAWN), SharedProgress(num_workers, SPAWN))
-    shared.parameters.parameters[:] = shared.parameters.target_parameters[:] = initial
-    return shared
+    return Shared.beginning(initial, num_workers, SPAWN)
 
 
 def main():

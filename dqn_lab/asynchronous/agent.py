@@ -12,7 +12,7 @@ from dqn_lab.agents.compiled_function import CompiledFunction
 from dqn_lab.arguments import require_flag, require_fraction
 from dqn_lab.asynchronous.game_policy import GamePolicy
 from dqn_lab.asynchronous.local_network import network_memory
-from dqn_lab.exploration import epsilon_greedy
+from dqn_lab.exploration import epsilon_greedy, perturbed_logits
 from dqn_lab.models.networks import network_precision
 from dqn_lab.targets import as_row, selected_values, td_error
 
@@ -95,8 +95,8 @@ class AsynchronousAgent(keras.Model):
         states = as_states(self.network, states)  # [B, ...]
         values = self.act_values(states)  # [B, A]
         generator = np.random.default_rng(0) if generator is None else generator  # nothing depends on it then
-        noise = generator.gumbel(size=values.shape) if self._samples else 0.0  # [B, A]
-        return epsilon_greedy(values + noise, epsilon, generator)  # [B]
+        values = perturbed_logits(values, generator) if self._samples else values  # [B, A]
+        return epsilon_greedy(values, epsilon, generator)  # [B]
 
     def state_values(self, states) -> tf.Tensor:
         """Returns V(s), or the largest action value; with an LSTM as in an episode's first state. [B, ...] -> [B]"""

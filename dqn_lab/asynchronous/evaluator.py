@@ -126,11 +126,9 @@ class Evaluator:
 
 
 def _send_all(outbox: queue.SimpleQueue, connection: Connection) -> None:
-    try:
+    with contextlib.suppress(OSError):  # the child is gone: who receives hears that
         while (request := outbox.get()) is not None:
             connection.send(request)
-    except OSError:
-        pass  # the child is gone: who receives hears that
 
 
 def run_evaluator(pipe: Connection, stopping) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dqn_lab.exploration import perturbed_logits
+
 
 class GamePolicy:
     """Values of a twin's newest states, by a memory and dice that each game has for itself.
 
     A game's memory begins with 0, and its dice are seeded by (twin's seed, game's number), so that its course depends
-    on no other game: any number of lanes gives the same results. The largest of the logits, each plus noise
-    -log(-log u), is an action drawn by softmax(logits).
+    on no other game: any number of lanes gives the same results.
 
     It belongs to one twin, and each call is one decision in all its lanes.
 
@@ -32,7 +33,7 @@ class GamePolicy:
         self._begin_games()
         values, self._memory = self._forward(states, self._memory)  # [N, A], [2, N, U]
         if self._samples:
-            values = values + np.stack([each.gumbel(size=values.shape[1]) for each in self._generators])  # [N, A]
+            values = np.stack(list(map(perturbed_logits, values, self._generators)))  # [N, A]
         return values
 
     def _begin_games(self) -> None:

@@ -33,10 +33,6 @@ class LocalNetwork:
         self._whole = over_time(network) if self.lstm_units else network
         self._compile()
 
-    def initial_parameters(self) -> np.ndarray:
-        """Returns the network's present parameters, [P] float32."""
-        return np.concatenate([variable.numpy().ravel() for variable in self._variables])
-
     def load(self, parameters: np.ndarray) -> None:
         """Takes over parameters, [P] float32."""
         self._load(tf.constant(parameters))

@@ -4,13 +4,11 @@ import numpy as np
 
 from dqn_lab.asynchronous.local_network import LocalNetwork
 from dqn_lab.asynchronous.methods import Method
+from dqn_lab.exploration import perturbed_logits
 
 
 class WorkerPolicy:
     """What a worker's sequence asks for action values: the local network, with its memory or its dice where it has any.
-
-    A policy is sampled by the Gumbel-max trick: the largest of the logits, each plus noise -log(-log u), is an action
-    drawn by softmax(logits).
 
     Args:
         network: of the worker.
@@ -35,7 +33,7 @@ class WorkerPolicy:
             values = self._network.values(state)  # [1, A]
         else:
             values, self.memory = self._network.recall(state, self.memory)  # [1, A]
-        return values + self.generator.gumbel(size=values.shape) if self._samples else values
+        return perturbed_logits(values, self.generator) if self._samples else values
 
     def forget(self) -> None:
         """An episode begins."""

@@ -50,12 +50,13 @@ class SharedOptimizer:
             for rows in _blocks(self._size)
         ]
 
-    def apply(self, gradient: np.ndarray, learning_rate: float) -> None:
+    def apply(self, gradient: np.ndarray, learning_rate: float, *, norm: float | None = None) -> None:
         """Makes one update.
 
         Args:
             gradient: of the loss that is to become smaller, [P] float32. Numbers beyond 1e18 count as 1e18.
             learning_rate: step size, 0 or more.
+            norm: of the gradient, or more, where it is known to be finite; None to look.
 
         Raises:
             FloatingPointError: a number of `gradient` is not finite.
@@ -66,9 +67,12 @@ class SharedOptimizer:
             raise ValueError(f"`gradient` must have shape ({self._size},). Received: gradient.shape={gradient.shape}")
         if not 0 <= learning_rate < math.inf:
             raise ValueError(f"`learning_rate` must be 0 or above, and finite. Received: learning_rate={learning_rate}")
-        huge = not math.isfinite(_sum_of_squares(gradient))
-        if huge:
-            _check_finite(gradient)
+        if norm is None:
+            huge = not math.isfinite(_sum_of_squares(gradient))
+            if huge:
+                _check_finite(gradient)
+        else:
+            huge = norm > _LARGEST
         for rows, *block in self._blocks:
             part = gradient[rows]
             if huge:

@@ -90,3 +90,10 @@ class Shared:
 
     parameters: SharedParameters
     progress: SharedProgress
+
+    @classmethod
+    def beginning(cls, initial: np.ndarray, num_workers: int, context: BaseContext) -> "Shared":
+        """What so many workers share before the first step; theta and theta^- are `initial`, [P]."""
+        shared = cls(SharedParameters(initial.size, context), SharedProgress(num_workers, context))
+        shared.parameters.parameters[:] = shared.parameters.target_parameters[:] = initial
+        return shared

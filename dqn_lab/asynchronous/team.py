@@ -10,7 +10,7 @@ from dqn_lab.asynchronous.child_process import describe_end, start_child
 from dqn_lab.asynchronous.shared_progress import Shared
 from dqn_lab.asynchronous.worker_process import BEGUN, FAILED, GO, NOT_FINITE, READY, STOP, WAITS, run_worker
 
-_MEET_SECONDS = 30.0  # that a segment and its update may take once another worker has failed
+MEET_SECONDS = 30.0  # that a segment and its update may take once the run is to end
 _END_SECONDS = 10.0
 _LOOK_SECONDS = 0.25
 
@@ -131,7 +131,7 @@ class Team:
         if not self._learns:
             return None
         self.meet()
-        latest = time.monotonic() + _MEET_SECONDS
+        latest = time.monotonic() + MEET_SECONDS
         while self.states is None and (left := latest - time.monotonic()) > 0:
             try:
                 self.wait(left)

@@ -146,19 +146,15 @@ class Worker:
         if not math.isfinite(loss):
             raise FloatingPointError(self._not_finite("loss", steps))
         try:
-            if self._settings.gradient_clip:
-                gradient = self._clip(gradient)
-            self._optimizer.apply(gradient, self._settings.learning_rate_at(steps))
+            norm = None
+            if most := self._settings.gradient_clip:
+                norm = min(clip_by_norm(gradient, most, out=gradient), most)
+            self._optimizer.apply(gradient, self._settings.learning_rate_at(steps), norm=norm)
         except FloatingPointError:
             raise FloatingPointError(self._not_finite("gradient", steps)) from None
         learnt = len(segment["action"])
         for name, more in {"updates": 1, "learnt_steps": learnt, "loss_sum": loss, "value_sum": values}.items():
             self._add(name, more)
-
-    def _clip(self, gradient: np.ndarray) -> np.ndarray:
-        gradient = gradient if gradient.flags.writeable else np.array(gradient)
-        clip_by_norm(gradient, self._settings.gradient_clip, out=gradient)
-        return gradient
 
     def _count(self, began: float, played: float, acting: float) -> None:
         counts = self._sequence_counts()

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from dqn_lab.asynchronous.shared_parameters import SharedParameters
 from dqn_lab.asynchronous.shared_progress import COUNTERS, Shared, SharedProgress
 from dqn_lab.asynchronous.team import Team, WorkerError
 from dqn_lab.benchmark.figures import medians
@@ -61,13 +60,8 @@ def working(run) -> Iterator[Workers]:
     Args:
         run: an `AsynchronousRun`; each time its workers begin with its initial weights and play the same games.
     """
-    context, number, initial = (
-        multiprocessing.get_context("spawn"),
-        run.settings.num_workers,
-        run.agent.get_parameters(),
-    )
-    shared = Shared(SharedParameters(initial.size, context), SharedProgress(number, context))
-    shared.parameters.parameters[:] = shared.parameters.target_parameters[:] = initial
+    context, number = multiprocessing.get_context("spawn"), run.settings.num_workers
+    shared = Shared.beginning(run.agent.get_parameters(), number, context)
     team = Team(run.worker_payload, shared, number, context)
     try:
         team.begin([None] * number, _NEVER)
