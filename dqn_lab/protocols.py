@@ -77,6 +77,8 @@ def _readable(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, tuple):
         return "-".join(map(str, value))
+    if value is None:
+        return "none"
     if value == math.inf:
         return "open"
     return f"{value:,}" if isinstance(value, int) else str(value)

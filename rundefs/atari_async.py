@@ -17,7 +17,7 @@ Deviations:
 5. One learning rate of 7e-4, near the best of those that the paper drew from 1e-4 to 1e-2.
 6. An evaluation is 10 games under the protocol's cap.
 
-Scores are told with the final epsilon None: the workers' epsilons fall to 0.1, 0.01 or 0.5, drawn for each, and an
+Scores are told with a final epsilon of none: the workers' epsilons fall to 0.1, 0.01 or 0.5, drawn for each, and an
 actor-critic has none. It is evaluated by actions drawn from its policy, and by no other random ones.
 
 Expected: Pong about 20 with a3c; another implementation took 12 hours for it on 11 threads.

@@ -88,6 +88,10 @@ def test_several_deviations_are_all_shown():
     assert str(changed) == "breakout-v0 (frame skip 3-5, final epsilon 0.01)"
 
 
+def test_a_setting_that_is_left_to_others_is_shown_as_none():
+    assert str(dataclasses.replace(get_protocol("dopamine"), final_epsilon=None)) == "dopamine (final epsilon none)"
+
+
 def test_open_caps_and_skip_pairs_survive_json():
     changed = get_protocol("dopamine").override(frame_skip=(3, 5), frame_cap=math.inf)
     config = json.loads(json.dumps(changed.to_config(), allow_nan=False))
