@@ -17,7 +17,7 @@ _HOMES = {
     "LinearSchedule": "dqn_lab.schedules",
     "Run": "dqn_lab.run",
     "AsynchronousRun": "dqn_lab.asynchronous_run",
-    "load_agent": "dqn_lab.checkpoint",
+    "load_agent": "dqn_lab.snapshots",
     "load_run": "dqn_lab.saved_run",
 }
 

@@ -50,7 +50,7 @@ DEFAULTS = {
 
 # Games played beside each other in evaluation: the scores are the same, the time isn't. A step of
 # classic control costs so little that the call of the network is what counts.
-_LANES, _MANY_LANES = 8, 32
+LANES, MANY_LANES = 8, 32
 
 _MOST_ROWS = 64  # of a lane that a state may span where nothing is learnt
 
@@ -93,7 +93,7 @@ class Assembly:
         with own_names():
             self.protocol = self._choose_protocol()
         self.device = select_device(self["device"])
-        self._evaluation_lanes = _LANES
+        self._evaluation_lanes = LANES
 
     def __getitem__(self, name: str):
         return self._values[name]
@@ -134,7 +134,7 @@ class Assembly:
             )
         sequence = self._make_sequence(EnvironmentSequence, make_environment)
         sequence.protocol = self.protocol  # which its scores are told with
-        self._evaluation_lanes = _MANY_LANES
+        self._evaluation_lanes = MANY_LANES
         return sequence
 
     def run(self, sequence, network) -> Run:

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import importlib
 import json
-import logging
 import os
 import shutil
 import zipfile
@@ -21,14 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from dqn_lab.arguments import require_choice
-
 FORMAT = 2
 AGENT = "agent.keras"
 MANIFEST = "manifest.json"
 _SEAL = "sha256"
-
-_logger = logging.getLogger("dqn_lab")
 
 
 class UnknownFormatError(ValueError):
@@ -76,42 +71,6 @@ def write_checkpoint(path: Path, write_files: Callable[[Path], None], counters: 
 def save_agent(path: Path, agent, counters: dict) -> Path:
     """Writes a checkpoint with the agent, its optimizer and its configuration in `agent.keras`."""
     return write_checkpoint(path, lambda part: agent.save(part / AGENT), counters)
-
-
-def load_agent(run_directory: str | Path, which: str = "best"):
-    """Loads a run's agent, for inference or anything else that a Keras model does.
-
-    Args:
-        run_directory: of a run, such as runs/catch-seed0.
-        which: "best" for that of the best evaluation, "latest" for that of the newest checkpoint.
-
-    Returns:
-        The agent: `agent.act(states)`, `agent.q_values(states)`, `agent.network`.
-
-    Raises:
-        ValueError: there is no such save in the directory, or it isn't as it was written.
-
-    Example:
-
-    >>> agent = dqn_lab.load_agent("runs/catch-seed0")
-    >>> agent.act(states)  # [B, ...] -> [B]
-    """
-    require_choice("which", which, ("best", "latest"))
-    directory = Path(run_directory)
-    if not (directory / "config.json").is_file():
-        raise ValueError(f"A run directory has a config.json. Received: run_directory={str(run_directory)!r}")
-    if which == "best":
-        best = find_complete(directory / "best")
-        if best is None:
-            raise ValueError(
-                "No evaluation of this run has been saved as its best; which='latest' loads its newest checkpoint. "
-                f"Received: run_directory={str(run_directory)!r}"
-            )
-        return read_agent(best)
-    found = complete_checkpoints(directory / "checkpoints")
-    if not found:
-        raise ValueError(f"This run has saved no checkpoint. Received: run_directory={str(run_directory)!r}")
-    return _read_newest_agent(found)
 
 
 def read_agent(path: Path):
@@ -300,15 +259,6 @@ def _beside(path: Path) -> Path:
 
 def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
-
-
-def _read_newest_agent(found: list[Path]):
-    for path in reversed(found[1:]):
-        try:
-            return read_agent(path)
-        except ValueError as error:
-            _logger.warning("%s; an older checkpoint is loaded", error)
-    return read_agent(found[0])
 
 
 def _remove(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands: `dqn-train` and `dqn-benchmark`; `python -m dqn_lab.cli --help` lists the family."""
+"""The commands: `dqn-train`, `dqn-evaluate` and `dqn-benchmark`; `python -m dqn_lab.cli --help` lists the family."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from dqn_lab.benchmark.settings import (
     default_seconds,
 )
 from dqn_lab.command_line import (
+    CommandParser,
     RundefParser,
+    for_whoever_reads,
     guard,
     positive_number,
+    probability,
+    seed_number,
     sigterm_as_ctrl_c,
     whole_number,
 )
@@ -43,6 +47,14 @@ def train(argv: Sequence[str] | None = None) -> int:
             return guard(parser.prog, given.verbose, None, lambda: train_seeds(_seed_runs(given), given.jobs or 1))
     with Transcript() as transcript, sigterm_as_ctrl_c():
         return guard(parser.prog, given.verbose, transcript, lambda: _train(given, transcript))
+
+
+def evaluate(argv: Sequence[str] | None = None) -> int:
+    """`dqn-evaluate`: plays whole games with a run's agent. Returns the exit code."""
+    parser = _evaluate_parser()
+    given = parser.parse_args(argv)
+    with sigterm_as_ctrl_c():
+        return guard(parser.prog, given.verbose, None, lambda: _evaluate(given))
 
 
 def benchmark(argv: Sequence[str] | None = None) -> int:
@@ -151,6 +163,23 @@ def _seed_words(given: argparse.Namespace, seed: int, directory: Path) -> tuple[
     return (given.rundef, *(f"--set={one}" for one in settings), *values, *flags)
 
 
+def _evaluate(given: argparse.Namespace) -> int:
+    from dqn_lab.evaluate_command import ALL, evaluate_run
+    from dqn_lab.score_summary import summary_table
+
+    options = vars(given) | {"say": lambda line: print(f"dqn-evaluate: {line}", file=sys.stderr)}
+    as_json = options.pop("json")
+    with contextlib.redirect_stdout(sys.stderr):  # whatever is printed beside the figures
+        summaries = evaluate_run(**options)
+    with for_whoever_reads():
+        if as_json:
+            found = [one.as_json() for one in summaries]
+            print(json.dumps(found if given.which == ALL else found[0], allow_nan=False))
+        else:
+            print(*(summary_table(summaries) if given.which == ALL else summaries[0].lines()), sep="\n")
+    return 0
+
+
 def _benchmark(given: argparse.Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # whatever is printed beside the figures
         rundef = load_rundef(given.rundef)
@@ -194,6 +223,37 @@ def _train_parser() -> RundefParser:
     return parser
 
 
+def _evaluate_parser() -> CommandParser:
+    parser = CommandParser(
+        "dqn-evaluate",
+        description="Plays whole games with an agent that a run has saved, and tells their raw, undiscounted returns.\n"
+        "The run may be going on; nothing in its directory is changed. The same command gives the same numbers.",
+        epilog="examples:\n  dqn-evaluate runs/catch-seed0 --episodes 100\n"
+        "  dqn-evaluate runs/breakout_v0-seed0 --which all --protocol nature-2015 --epsilon 0.001 --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("run_directory", type=Path, metavar="RUN_DIR", help="such as runs/catch-seed0")
+    add(
+        "--which",
+        metavar="W",
+        help="best, latest, the steps of a save that was kept, or all for each of these (default: best, or latest "
+        "where no evaluation has been saved as the best)",
+    )
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--episodes", type=whole_number, metavar="N", help="games (default: 30)")
+    limits.add_argument("--frames", type=whole_number, metavar="N", help="as many games as fit into N emulator frames")
+    add(
+        "--protocol", metavar="P", help="play by another protocol's rules (default: the run's own, deviations included)"
+    )
+    add("--epsilon", type=probability, metavar="E", help="share of random actions (default: the protocol's)")
+    add("--seed", type=seed_number, default=0, metavar="S", help="of the games (default: 0)")
+    add("--num-envs", type=whole_number, metavar="N", help="games beside each other; changes the time this takes alone")
+    add("--json", action="store_true", help="print one JSON object, of all a list of them, and nothing else")
+    add("--verbose", action="store_true", help="show tracebacks and the libraries' own messages")
+    return parser
+
+
 def _benchmark_parser() -> RundefParser:
     parser = RundefParser(
         "dqn-benchmark",
@@ -225,6 +285,7 @@ def _benchmark_parser() -> RundefParser:
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str] | None], int], str]] = {
     "dqn-train": (train, "trains what a rundef says"),
+    "dqn-evaluate": (evaluate, "plays whole games with a run's agent and tells their scores"),
     "dqn-benchmark": (benchmark, "measures speed and memory of what a rundef says"),
 }
 

@@ -18,8 +18,23 @@ from dqn_lab.rundef import Rundef, RundefError, SettingError, load_rundef, runde
 _TOLD = (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError)
 
 
-class RundefParser(argparse.ArgumentParser):
-    """What a command on a rundef takes; says what is wrong in one line.
+class CommandParser(argparse.ArgumentParser):
+    """What a command takes; says what is wrong in one line."""
+
+    def __init__(self, prog: str, **arguments):
+        super().__init__(prog, allow_abbrev=False, **arguments)
+
+    def print_help(self, file=None):
+        with for_whoever_reads():
+            super().print_help(file)
+
+    def error(self, message: str):
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
+class RundefParser(CommandParser):
+    """What a command on a rundef takes.
 
     Args:
         prog: the command.
@@ -28,7 +43,7 @@ class RundefParser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str):
         epilog = f"{prog} RUNDEF --help lists the keys of a rundef."
-        super().__init__(prog, description=description, epilog=epilog, add_help=False, allow_abbrev=False)
+        super().__init__(prog, description=description, epilog=epilog, add_help=False)
         add = self.add_argument
         add("rundef", nargs="?", metavar="RUNDEF", help="a file, or a name such as breakout_v0")
         add("-h", "--help", action="store_true", help="show this, and RUNDEF's keys if it is given")
@@ -41,10 +56,6 @@ class RundefParser(argparse.ArgumentParser):
         if given.rundef is None and not given.help:
             self.error("a rundef is needed: one of " + ", ".join(rundef_names()))
         return given
-
-    def error(self, message: str):
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        sys.exit(2)
 
     def show_help(self, name: str | None) -> int:
         """Prints the command's help, and the keys of a rundef if it is given. Returns the exit code."""
@@ -138,6 +149,22 @@ def positive_number(text: str) -> float:
     return number
 
 
+def seed_number(text: str) -> int:
+    """Reads an option's whole number from 0 on."""
+    if (number := int(text)) < 0:
+        raise ValueError
+    return number
+
+
+def probability(text: str) -> float:
+    """Reads an option's number from 0 to 1."""
+    if not 0 <= (number := float(text)) <= 1:
+        raise ValueError
+    return number
+
+
 # argparse names a type by its function: "invalid whole number above 0 value: '0'".
 whole_number.__name__ = "whole number above 0"
 positive_number.__name__ = "number above 0"
+seed_number.__name__ = "whole number from 0 on"
+probability.__name__ = "number from 0 to 1"

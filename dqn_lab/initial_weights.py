@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dqn_lab.checkpoint import find_complete, load_agent, load_model, read_manifest
+from dqn_lab.checkpoint import find_complete, load_model, read_manifest
+from dqn_lab.snapshots import load_agent
 
 _logger = logging.getLogger("dqn_lab")
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dqn_lab.arguments import require_choice, require_integer
+from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.assembly import playing_arguments
-from dqn_lab.checkpoint import load_agent
+from dqn_lab.protocols import Protocol, get_protocol
 from dqn_lab.rundef import Key, Rundef, load_rundef
 from dqn_lab.rundef_values import parse_value
+from dqn_lab.snapshots import find_snapshot, load_snapshot
+
+# Keys that change a protocol's settings; at none they have its own.
+_DEVIATING_KEYS = frozenset(field.name for field in dataclasses.fields(Protocol)) - {"name"}
 
 
 @dataclass(frozen=True)
@@ -21,27 +26,102 @@ class SavedRun:
     Args:
         agent: as `dqn_lab.load_agent` returns it.
         sequence: the twin that the run's own sequence makes for evaluation. It plays the very games of the run's
-            evaluations, by the agent's values and with their share of random actions.
+            evaluations, or of another protocol's, by the agent's values and with their share of random actions.
         arguments: the run's, by its rundef's keys.
+        protocol: the rules that it plays under; None where the rundef told none.
+        steps: agent steps of the run when this agent was saved.
     """
 
     agent: object
     sequence: object
     arguments: dict[str, object]
+    protocol: Protocol | None
+    steps: int
 
 
-def load_run(run_directory: str | Path, which: str = "best", num_envs: int = 1) -> SavedRun:
+class RunGames:
+    """The games of a run, made by its rundef without its replay: what agents of it are played in.
+
+    Args:
+        run_directory, protocol, epsilon: as `load_run`.
+
+    Attributes:
+        arguments: the run's, by its rundef's keys.
+        protocol: the rules that are played under; None where the rundef told none.
+        epsilon: share of random actions.
+        game: of Atari, as the run names it; None elsewhere.
+
+    Raises:
+        ValueError: as `load_run`.
+    """
+
+    def __init__(self, run_directory: str | Path, protocol: str | None = None, epsilon: float | None = None):
+        epsilon = None if epsilon is None else require_fraction("epsilon", epsilon)
+        config = read_config(run_directory)
+        rundef = _load_rundef(config, run_directory)
+        self.arguments = _resolve(rundef, config["arguments"])
+        arguments = self.arguments if protocol is None else _under(protocol, rundef, self.arguments)
+        run = rundef.build(playing_arguments(arguments))
+        self._sequence = run.sequence
+        self._seed = arguments.get("seed", 0)
+        self.protocol = run.protocol
+        if run.protocol is not None:
+            self.protocol = run.protocol.override(evaluation_epsilon=epsilon)
+            epsilon = self.protocol.evaluation_epsilon
+        self.epsilon = epsilon or 0.0
+        self.game = getattr(run.sequence, "game", None)
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether they are an emulator's."""
+        return self.protocol is not None and _is_atari(self.protocol)
+
+    def make_twin(self, agent, num_envs: int = 1):
+        """Returns the evaluation twin that an agent acts in.
+
+        Args:
+            agent: of this run.
+            num_envs: games played beside each other.
+
+        Raises:
+            ValueError: its network doesn't fit the games.
+        """
+        from dqn_lab.agents.checks import check_fits
+
+        check_fits(agent.network, self._sequence)
+        twin = self._sequence.create_validation_instance(self.epsilon, num_envs=num_envs)
+        agent.lead(twin)
+        twin.reseed(self._seed)
+        return twin
+
+    def close(self) -> None:
+        """Closes the environments that the run would train in; those of twins stay."""
+        self._sequence.close()
+
+
+def load_run(
+    run_directory: str | Path,
+    which: str | int = "best",
+    num_envs: int = 1,
+    protocol: str | None = None,
+    epsilon: float | None = None,
+) -> SavedRun:
     """Loads a run's agent and builds its environment and front end, by its rundef, without its replay.
 
     Nothing in the directory is changed, and the run may be going on. The rundef is Python code, and is carried out.
 
     Args:
         run_directory: of a run that was begun by `dqn-train`, such as runs/catch-seed0.
-        which: "best" for the agent of the best evaluation, "latest" for that of the newest checkpoint.
+        which: "best" for the agent of the best evaluation, "latest" for that of the newest checkpoint, or the steps of
+            one that was kept; see `load_agent`.
         num_envs: games played beside each other.
+        protocol: another one's name, to play under its rules: of what the run's arguments changed in its own protocol
+            nothing is left. None for the run's.
+        epsilon: share of random actions; None for the protocol's.
 
     Raises:
-        ValueError: there is no such save in the directory, or its rundef isn't there, or not as it was.
+        ValueError: there is no such save in the directory, its rundef isn't there, or not as it was, or its games can't
+            be played under that protocol.
 
     Example:
 
@@ -49,33 +129,42 @@ def load_run(run_directory: str | Path, which: str = "best", num_envs: int = 1) 
     >>> run.sequence.simulate_single()
     >>> run.sequence.get_latest_reward()  # [num_envs], raw
     """
-    require_choice("which", which, ("best", "latest"))
     num_envs = require_integer("num_envs", num_envs, least=1)
-    config = _read_config(Path(run_directory))
-    rundef = _load_rundef(config, run_directory)
-    arguments = _resolve(rundef, config["arguments"])
-    run = rundef.build(playing_arguments(arguments))
+    read_config(run_directory)
+    find_snapshot(run_directory, which)  # refused before anything is built
+    games = RunGames(run_directory, protocol, epsilon)
     try:
-        agent = load_agent(run_directory, which)
-        return SavedRun(agent, _make_twin(run, agent, num_envs, arguments.get("seed", 0)), arguments)
+        agent, snapshot = load_snapshot(run_directory, which)
+        return SavedRun(agent, games.make_twin(agent, num_envs), games.arguments, games.protocol, snapshot.steps)
     finally:
-        run.sequence.close()
+        games.close()
 
 
-def _make_twin(run, agent, num_envs: int, seed: int):
-    from dqn_lab.agents.checks import check_fits
+def _under(name: str, rundef: Rundef, arguments: Mapping[str, object]) -> dict[str, object]:
+    """The arguments under the plain rules of another protocol."""
+    protocol = get_protocol(name)
+    if "protocol" not in arguments:
+        raise ValueError(f"{rundef.name} has no key protocol, so its games have one set of rules. Received: {name}")
+    own = get_protocol(arguments["protocol"])
+    if _is_atari(protocol) != _is_atari(own):
+        kind = "Atari's" if _is_atari(own) else "classic control's"
+        raise ValueError(f"`protocol` must be one of {kind}, as the run's {own.name} is. Received: protocol={name!r}")
+    deviating = _DEVIATING_KEYS | ({"epsilon_end"} if protocol.final_epsilon is not None else set())
+    return {**arguments, **dict.fromkeys(deviating & arguments.keys()), "protocol": name}
 
-    check_fits(agent.network, run.sequence)
-    epsilon = 0.0 if run.protocol is None else run.protocol.evaluation_epsilon
-    twin = run.sequence.create_validation_instance(epsilon, num_envs=num_envs)
-    agent.lead(twin)
-    twin.reseed(seed)
-    return twin
+
+def _is_atari(protocol: Protocol) -> bool:
+    return protocol.repeat_action_probability is not None
 
 
-def _read_config(directory: Path) -> dict:
+def read_config(directory: str | Path) -> dict:
+    """Reads a run directory's config.json.
+
+    Raises:
+        ValueError: there is none, or it is no run's.
+    """
     try:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((Path(directory) / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"A run directory has a config.json. Received: run_directory={str(directory)!r}") from None
     except ValueError:  # no text, or no JSON

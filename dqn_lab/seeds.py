@@ -15,8 +15,8 @@ from pathlib import Path
 from dqn_lab.checkpoint import newest_counters
 from dqn_lab.devices import usable_cores
 from dqn_lab.interruption import EXIT_CODE, Interruption
-from dqn_lab.scores import Reached, read_reached, score_table
 from dqn_lab.seed_process import SeedProcess, core_numbers, say
+from dqn_lab.seed_scores import Reached, read_reached, score_table
 
 _POLL_SECONDS = 1.0  # Windows hears Ctrl-C only between two waits
 

@@ -12,11 +12,12 @@ from gymnasium.spaces import Box, Discrete
 from dqn_lab.agents.checks import check_fits
 from dqn_lab.asynchronous.agent import AsynchronousAgent
 from dqn_lab.callbacks.evaluation import Evaluation
-from dqn_lab.checkpoint import load_agent, save_agent
+from dqn_lab.checkpoint import save_agent
 from dqn_lab.evaluation import evaluate
 from dqn_lab.initial_weights import load_initial_weights
 from dqn_lab.models.networks import mlp
 from dqn_lab.sequences.environment import EnvironmentSequence
+from dqn_lab.snapshots import load_agent
 
 STATES = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
 KINDS = {"q": {}, "actor-critic": {"actor_critic": True}, "lstm": {"actor_critic": True, "lstm_units": 4}}

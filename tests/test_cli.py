@@ -100,7 +100,7 @@ def test_the_family_of_commands_is_listed(capsys):
     assert "dqn-benchmark  measures speed and memory" in out
     assert cli.main([]) == 0
     assert cli.main(["dqn-fly"]) == 2
-    assert "commands are dqn-train, dqn-benchmark. Received: dqn-fly" in capsys.readouterr().err
+    assert "commands are dqn-train, dqn-evaluate, dqn-benchmark. Received: dqn-fly" in capsys.readouterr().err
     assert cli.main(["dqn-train", "--help"]) == 0
 
 

@@ -11,13 +11,13 @@ PACKAGE = Path(__file__).parents[1] / "dqn_lab"
 LINES = (
     "arguments",
     "replay",
-    "schedules exploration scores protocols rewards memory devices allocator saved_state",
+    "schedules exploration seed_scores protocols rewards memory devices allocator saved_state",
     "environments",
     "targets losses optimizers",
     "models",
     "sequences",
     "agents",
-    "evaluation initial_states checkpoint saved_replay curves disk",
+    "evaluation initial_states checkpoint snapshots saved_replay curves disk scores score_summary",
     "asynchronous",
     "callbacks",
     "interruption run_directory transcript rundef_keys rundef_values inspection initial_weights totals",
@@ -26,7 +26,7 @@ LINES = (
     "rundef assembly asynchronous_assembly saved_run",
     "rundefs",
     "benchmark",
-    "command_line seed_process seeds cli",
+    "command_line seed_process seeds evaluate_command cli",
 )
 LINE_OF = {part: number for number, line in enumerate(LINES) for part in line.split()}
 # Joined only where a run is put together; callbacks take what they watch as they find it.
@@ -38,7 +38,10 @@ FREE_OF = {
     "arguments": HEAVY,
     "schedules": HEAVY,
     "exploration": HEAVY,
+    "seed_scores": HEAVY,
     "scores": HEAVY,
+    "score_summary": HEAVY,
+    "snapshots": HEAVY,
     "protocols": HEAVY,
     "rewards": HEAVY,
     "memory": HEAVY,

@@ -11,7 +11,7 @@ import toy_rundef
 from filelock import FileLock
 
 import dqn_lab
-from dqn_lab.checkpoint import check_checkpoint
+from dqn_lab.checkpoint import check_checkpoint, save_agent
 from dqn_lab.evaluation import evaluate
 from dqn_lab.saved_run import load_run
 
@@ -168,7 +168,9 @@ def test_a_damaged_config_is_told_in_one_line(tmp_path, content):
 def test_what_isnt_there_is_told_in_one_line(copied, tmp_path):
     with pytest.raises(ValueError, match="A run directory has a config.json. Received: run_directory="):
         load_run(tmp_path)
-    with pytest.raises(ValueError, match="`which` must be one of best, latest. Received: which='newest'"):
+    with pytest.raises(
+        ValueError, match="`which` must be best, latest or the steps of a kept save. Received: which='newest'"
+    ):
         load_run(copied, "newest")
     with pytest.raises(ValueError, match="`num_envs` must be at least 1. Received: num_envs=0"):
         load_run(copied, num_envs=0)
@@ -181,6 +183,80 @@ def test_a_rundef_that_has_become_another_world_is_refused(copied):
     cartpole = {"replay_min_steps": 1000, "replay_capacity_steps": 50_000}
     with pytest.raises(ValueError, match="The network must return one value per action, 2 here."):
         load_run(tell(copied, rundef="cartpole_v1", rundef_file=None, arguments=cartpole))
+
+
+@pytest.fixture(scope="module")
+def breakout(tmp_path_factory):
+    """A run on Breakout that has saved an agent, with rules of its own."""
+    from rundefs import atari_dqn
+
+    folder = tmp_path_factory.mktemp("atari") / "breakout"
+    own = {"frame_skip": (3, 5), "epsilon_end": 0.02, "evaluation_epsilon": 0.5, "reward_transform": "none"}
+    small = {"num_envs": 1, "replay_min_steps": 40, "replay_capacity_steps": 400, "initial_states_dir": None}
+    run = atari_dqn.run(game="breakout", device="cpu", **own, **small)
+    return save_untrained(run, folder, "atari_dqn")
+
+
+def save_untrained(run, folder, rundef, rundef_file=None):
+    save_agent(folder / "best", run.agent, {"steps": 7})
+    (folder / "config.json").write_text(json.dumps(run.config(rundef, rundef_file), default=str))
+    run.sequence.close()
+    return folder
+
+
+def test_another_protocol_is_played_by_its_plain_rules(breakout):
+    own = load_run(breakout)
+    assert (str(own.protocol), own.steps) == (
+        "nature-2015 (frame skip 3-5, reward none, final epsilon 0.02, evaluation epsilon 0.5)",
+        7,
+    )
+    for name, key in (("dopamine", 0.001), ("nature-2015", 0.05)):
+        run = load_run(breakout, protocol=name)
+        assert (run.protocol.name, run.protocol.deviations, run.sequence.epsilon) == (name, {}, key)
+        run.sequence.simulate_single()
+        assert run.sequence.frames == 4
+        assert f"'name': '{name}'" in run.sequence.key()
+        assert "'deviations': {}" in run.sequence.key()
+        assert run.arguments["frame_skip"] == (3, 5)
+        run.sequence.close()
+    own.sequence.close()
+
+
+def test_another_epsilon_is_told_with_the_protocol(breakout, trained):
+    run = load_run(breakout, protocol="dopamine", epsilon=0.0)
+    assert (str(run.protocol), run.sequence.epsilon) == ("dopamine (evaluation epsilon 0.0)", 0.0)
+    run.sequence.close()
+    run = load_run(trained, epsilon=1.0)
+    assert (str(run.protocol), run.sequence.epsilon) == ("classic-control (evaluation epsilon 1.0)", 1.0)
+    with pytest.raises(ValueError, match="`epsilon` must lie within 0 and 1. Received: epsilon=1.5"):
+        load_run(trained, epsilon=1.5)
+
+
+def test_a_protocol_that_the_games_cant_have_is_refused(breakout, trained, copied, tmp_path):
+    with pytest.raises(ValueError, match="must be one of Atari's, as the run's nature-2015 is. Received: protocol='cl"):
+        load_run(breakout, protocol="classic-control")
+    with pytest.raises(ValueError, match="must be one of classic control's, as .* Received: protocol='dopamine'"):
+        load_run(trained, protocol="dopamine")
+    with pytest.raises(ValueError, match="did you mean 'dopamine'. Received: protocol='dopamin'"):
+        load_run(trained, protocol="dopamin")
+    (tmp_path / "mine.py").write_text(MINE.replace("(8, 4), (3, 5), math.inf", "(8,), None, 1").replace('"inf"', '""'))
+    tell(copied, rundef_file=str(tmp_path / "mine.py"), arguments={"seed": 1})
+    with pytest.raises(ValueError, match="mine has no key protocol, .* Received: classic-control"):
+        load_run(copied, protocol="classic-control")
+
+
+@pytest.mark.parametrize("lstm", [False, True])
+@pytest.mark.parametrize("greedy", [False, True])
+def test_an_actor_critic_is_played_by_its_policy_alone(tmp_path, lstm, greedy):
+    import toy_async_rundef
+
+    made = toy_async_rundef.run(method="a3c", lstm=lstm, greedy=greedy)
+    folder = save_untrained(made, tmp_path / "run", "toy_async", toy_async_rundef.__file__)
+    run = load_run(folder, protocol="classic-control", num_envs=3)
+    assert (run.sequence.epsilon, str(run.protocol)) == (0.0, "classic-control")
+    first = evaluate(run.sequence, num_episodes=5, num_max_iter=math.inf)
+    assert evaluate(run.sequence, num_episodes=5, num_max_iter=math.inf) == first
+    assert load_run(folder, epsilon=0.25).sequence.epsilon == 0.25
 
 
 def test_the_training_environments_are_closed(trained, monkeypatch):

@@ -1,0 +1,111 @@
+"""What `dqn-evaluate` does: plays games with saved agents of a run, and sums up their scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from dqn_lab.assembly import LANES, MANY_LANES
+from dqn_lab.checkpoint import find_complete
+from dqn_lab.devices import import_tensorflow
+from dqn_lab.evaluation import evaluate
+from dqn_lab.protocols import get_protocol
+from dqn_lab.saved_run import RunGames, read_config
+from dqn_lab.score_summary import ScoreSummary, frames_per_step
+from dqn_lab.snapshots import Snapshot, find_snapshot, kept_snapshots, load_snapshot
+
+EPISODES = 30
+ALL = "all"
+
+
+def evaluate_run(
+    run_directory: Path,
+    *,
+    which: str | None = None,
+    episodes: int | None = None,
+    frames: int | None = None,
+    protocol: str | None = None,
+    epsilon: float | None = None,
+    seed: int = 0,
+    num_envs: int | None = None,
+    verbose: bool = False,
+    say: Callable[[str], None] = print,
+) -> list[ScoreSummary]:
+    """Evaluates saved agents of a run; nothing in its directory is changed.
+
+    Args:
+        run_directory, protocol, epsilon: as `load_run`.
+        which: as `load_run`, or "all" for every one that was kept; None: the best, or where there is none the latest.
+        episodes: games of each agent.
+        frames: emulator frames in their place: as many games as fit, and the last one cut.
+        seed: of the games.
+        num_envs: games beside each other; None: as in the run's own evaluations.
+        verbose: lets TensorFlow say what it likes.
+        say: is told, in a line, what isn't as asked.
+
+    Returns:
+        One summary; of "all" one for each count of steps, ascending.
+
+    Raises:
+        ValueError: as `load_run`; or there are too few frames for one step.
+    """
+    if protocol is not None:
+        get_protocol(protocol)  # what is wrong is told before the seconds that building takes
+    read_config(run_directory)
+    chosen = _choose(run_directory, which, say)
+    import_tensorflow(verbose)
+    games = RunGames(run_directory, protocol, epsilon)
+    games.close()
+    limits = _limits(episodes, frames, games)
+    lanes = num_envs or (LANES if games.is_atari else MANY_LANES)
+    lanes = int(min(lanes, limits["num_episodes"]))
+
+    def play(agent, snapshot: Snapshot, name: str) -> ScoreSummary:
+        twin = games.make_twin(agent, lanes)
+        try:
+            result = evaluate(twin, **limits, seed=seed)
+        finally:
+            twin.close()
+        about = (games.protocol, games.epsilon, seed, games.game if games.is_atari else None)
+        return ScoreSummary(result, str(run_directory), name, snapshot.steps, *about)
+
+    if which != ALL:
+        return [play(*load_snapshot(run_directory, chosen), chosen)]
+    return [play(*each, each[1].which) for each in _load_all(run_directory, say)]
+
+
+def _choose(run_directory: Path, which: str | None, say: Callable[[str], None]) -> str:
+    """Which save to load; refuses one that isn't there."""
+    if which == ALL:
+        if not kept_snapshots(run_directory):
+            raise ValueError(f"This run has saved nothing. Received: run_directory={str(run_directory)!r}")
+        return ALL
+    falls_back = which is None and find_complete(run_directory / "best") is None
+    chosen = "latest" if falls_back else "best" if which is None else which
+    snapshot = find_snapshot(run_directory, chosen)
+    if falls_back:
+        say("no evaluation of this run has been saved as its best: its newest checkpoint is evaluated")
+    return chosen if chosen == "latest" else snapshot.which
+
+
+def _limits(episodes: int | None, frames: int | None, games: RunGames) -> dict[str, float]:
+    if frames is None:
+        return {"num_episodes": EPISODES if episodes is None else episodes, "num_max_iter": math.inf}
+    skip = frames_per_step(games.protocol)
+    steps = int(frames // skip)
+    if not steps:
+        raise ValueError(f"`frames` must be at least {skip:g}, those of one step. Received: frames={frames}")
+    return {"num_episodes": math.inf, "num_max_iter": steps}
+
+
+def _load_all(run_directory: Path, say: Callable[[str], None]):
+    for snapshot in kept_snapshots(run_directory):
+        try:
+            loaded = load_snapshot(run_directory, snapshot.which)
+        except (ValueError, OSError):
+            if snapshot.path.exists():
+                raise
+            say(f"{snapshot.path.name} was removed meanwhile, and is left out")  # by a run that goes on
+        else:
+            yield loaded
