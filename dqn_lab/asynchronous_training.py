@@ -39,8 +39,8 @@ class AsynchronousTraining(Training):
         from dqn_lab.asynchronous.shared_progress import Shared
 
         self._context = multiprocessing.get_context("spawn")
-        workers = run.settings.num_workers
-        self._shared = Shared.beginning(run.agent.get_parameters(), workers, self._context)
+        workers, statistics = run.settings.num_workers, run.settings.rmsprop_start
+        self._shared = Shared.beginning(run.agent.get_parameters(), workers, self._context, statistics)
         self._states: list[dict | None] = [None] * workers  # of the workers, as they last stood still
         self._pending: list[dict] = []  # records whose evaluation has not come in, oldest first
         self._marks: dict[str, float] = {}  # the counters' totals at the newest epoch's end

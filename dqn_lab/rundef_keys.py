@@ -82,6 +82,7 @@ ASYNCHRONOUS_KEYS: dict[str, tuple[str, str]] = {
     "value_loss_coefficient": ("", "a3c: weight of the state value's loss, on top of the half in (R - V)^2 / 2"),
     "rmsprop": ("", "shared (statistics of all workers), per_worker, or momentum_sgd in its place"),
     "rmsprop_epsilon": ("", "added inside RMSProp's root"),
+    "rmsprop_start": ("", "what RMSProp's statistics begin with; above 0: small first updates"),
     "target_period_steps": ("steps", "how often the target network is copied, counted over all workers"),
     "steps_per_epoch": ("steps", "length of an epoch, over all workers; at its end the agent is saved and evaluated"),
 }

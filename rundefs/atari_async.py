@@ -52,6 +52,7 @@ def run(
     value_loss_coefficient: float = 0.5,
     rmsprop: Literal["shared", "per_worker", "momentum_sgd"] = "shared",
     rmsprop_epsilon: float = 0.1,
+    rmsprop_start: float = 0.0,
     target_period_steps: int = 10_000,  # 40k frames / 4 frames a step
     epsilon_start: float = 1.0,
     epsilon_end: float | None = None,

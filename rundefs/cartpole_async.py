@@ -49,6 +49,7 @@ def run(
     value_loss_coefficient: float = 0.5,
     rmsprop: Literal["shared", "per_worker", "momentum_sgd"] = "shared",
     rmsprop_epsilon: float = 1e-5,
+    rmsprop_start: float = 0.0,
     target_period_steps: int = 500,
     epsilon_start: float = 1.0,
     epsilon_end: float | None = 0.3,

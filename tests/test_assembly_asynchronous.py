@@ -48,6 +48,7 @@ def test_the_settings_are_the_rundefs(build):
         "gradient_clip": 2.0,
         "rmsprop": "per_worker",
         "rmsprop_epsilon": 0.5,
+        "rmsprop_start": 0.125,
         "target_period_steps": 11,
         "epsilon_start": 0.9,
         "epsilon_end": 0.2,

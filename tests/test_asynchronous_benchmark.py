@@ -169,7 +169,7 @@ def test_memory_is_told_now_and_at_most_and_a_process_that_died_keeps_its_own():
 
 def fake_run(size=3, **changes):
     return types.SimpleNamespace(
-        settings=types.SimpleNamespace(num_workers=changes.get("num_workers", 2)),
+        settings=types.SimpleNamespace(num_workers=changes.get("num_workers", 2), rmsprop_start=0.0),
         agent=types.SimpleNamespace(get_parameters=lambda: np.arange(size, dtype=np.float32)),
         worker_payload=b"",
     )

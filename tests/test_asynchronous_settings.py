@@ -61,6 +61,7 @@ def test_epsilon_falls_to_a_workers_own_end():
         ({"rmsprop": "centred"}, ValueError, "`rmsprop` must be one of shared, per_worker, momentum_sgd. Received: "),
         ({"rmsprop_decay": 1.0}, ValueError, "`rmsprop_decay` must be below 1. Received: rmsprop_decay=1.0"),
         ({"rmsprop_epsilon": 0}, ValueError, "`rmsprop_epsilon` must be above 0, and finite. Received: "),
+        ({"rmsprop_start": -1}, ValueError, "`rmsprop_start` must be at least 0, and finite. Received: rmsprop_start"),
         ({"learning_rate": 0.0}, ValueError, "`learning_rate` must be above 0, and finite. Received: learning_rate=0"),
         ({"learning_rate": math.inf}, ValueError, "`learning_rate` must be above 0, and finite. Received: "),
         ({"learning_rate": math.nan}, ValueError, "`learning_rate` must be above 0, and finite. Received: "),

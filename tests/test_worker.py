@@ -20,7 +20,7 @@ def begin(method, *, number=0, shared=None, make=make_sequence, lstm_units=0, ne
     """A worker, and what it shares."""
     settings = AsynchronousSettings(**{"t_max": 3, "learning_rate": 0.01, **settings})
     network = make_network(method, lstm_units=lstm_units) if network is None else network
-    shared = make_shared(network, settings.num_workers) if shared is None else shared
+    shared = make_shared(network, settings.num_workers, settings.rmsprop_start) if shared is None else shared
     return Worker(number, make, network, method, settings, shared), shared
 
 
@@ -54,6 +54,8 @@ class Reference:
         self.network, self.settings = LocalNetwork(make_network(method), method), settings
         self.theta = shared.parameters.parameters.astype(float)
         self.target, self.statistics = self.theta.copy(), np.zeros_like(self.theta)
+        if settings.rmsprop != "momentum_sgd":
+            self.statistics += settings.rmsprop_start
         self.method, self.copies = method, []
 
     def learn(self, segment, before, after):
@@ -79,16 +81,18 @@ class Reference:
 
 
 @pytest.mark.parametrize(
-    ("method", "rmsprop", "clip"),
+    ("method", "rmsprop", "start", "clip"),
     [
-        (AdvantageActorCritic(), "shared", 0.5),
-        (OneStepQ(), "per_worker", 40.0),
-        (NStepQ(loss="mse"), "momentum_sgd", 0.0),
-        (OneStepSarsa(), "shared", 0.0),
+        (AdvantageActorCritic(), "shared", 0.0, 0.5),
+        (OneStepQ(), "per_worker", 0.0, 40.0),
+        (OneStepQ(), "per_worker", 0.25, 40.0),
+        (NStepQ(loss="mse"), "momentum_sgd", 0.5, 0.0),
+        (OneStepSarsa(), "shared", 0.5, 0.0),
     ],
 )
-def test_a_worker_is_equal_to_float64(method, rmsprop, clip):
+def test_a_worker_is_equal_to_float64(method, rmsprop, start, clip):
     given = {"learning_rate": 0.05, "anneal_steps": 100, "gradient_clip": clip, "rmsprop": rmsprop}
+    given |= {"rmsprop_start": start}
     given |= {"target_period_steps": 17, "rmsprop_epsilon": 0.05}
     worker, shared = begin(method, **given)
     record, reference = Recorded(worker), Reference(method, shared, AsynchronousSettings(**given))

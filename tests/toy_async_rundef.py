@@ -44,6 +44,7 @@ def run(
     value_loss_coefficient: float = 0.5,
     rmsprop: Literal["shared", "per_worker", "momentum_sgd"] = "shared",
     rmsprop_epsilon: float = 0.1,
+    rmsprop_start: float = 0.0,
     target_period_steps: int = 40,
     epsilon_start: float = 1.0,
     epsilon_end: float | None = None,

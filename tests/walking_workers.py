@@ -100,10 +100,10 @@ def make_network(method, *, lstm_units=0, state_shape=(2,), num_actions=3, **giv
     )
 
 
-def make_shared(network, num_workers=1):
+def make_shared(network, num_workers=1, statistics=0.0):
     """Shared memory with the network's parameters in it."""
     initial = np.concatenate([each.numpy().ravel() for each in network.trainable_variables])
-    return Shared.beginning(initial, num_workers, SPAWN)
+    return Shared.beginning(initial, num_workers, SPAWN, statistics)
 
 
 def main():

@@ -29,6 +29,9 @@ class AsynchronousSettings:
         rmsprop: "shared" statistics, those "per_worker", or no RMSProp but "momentum_sgd": the paper's comparison.
         rmsprop_decay: share of the statistics kept at each update.
         rmsprop_epsilon: added inside the root; of no account to momentum SGD.
+        rmsprop_start: what RMSProp's statistics begin with. With 0, the paper's, and a small epsilon the first updates
+            move every parameter by up to 10 learning rates, which may put out rectified units for good; with 1, as
+            TensorFlow's RMSProp began, updates grow over some hundreds of them.
         target_period_steps: steps from one copy of the parameters to the target network to the next.
         epsilon_start: share of random actions at the beginning.
         epsilon_end: what it falls to; None draws it for each worker, 0.1, 0.01 or 0.5 with odds 0.4, 0.3 and 0.3.
@@ -49,6 +52,7 @@ class AsynchronousSettings:
     rmsprop: str = "shared"
     rmsprop_decay: float = 0.99
     rmsprop_epsilon: float = 0.1
+    rmsprop_start: float = 0.0
     target_period_steps: int = 10_000  # 40,000 frames
     epsilon_start: float = 1.0
     epsilon_end: float | None = None
@@ -69,7 +73,8 @@ class AsynchronousSettings:
             raise ValueError(
                 f"`learning_rate` must be at most {_LARGEST_RATE:g}. Received: learning_rate={self.learning_rate}"
             )
-        _require_number("gradient_clip", self.gradient_clip, least=0)
+        for name in ("gradient_clip", "rmsprop_start"):
+            _require_number(name, getattr(self, name), least=0)
         _require_number("anneal_steps", self.anneal_steps, least=0, excluded=True, finite=False)
         if not 0 <= require_fraction("rmsprop_decay", self.rmsprop_decay) < 1:
             raise ValueError(f"`rmsprop_decay` must be below 1. Received: rmsprop_decay={self.rmsprop_decay}")

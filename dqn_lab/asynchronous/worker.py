@@ -46,7 +46,8 @@ class Worker:
         self._rollout = Rollout(self._sequence, self._policy, method, settings.t_max)
         self._statistics = self._parameters.statistics
         if settings.rmsprop != "shared":
-            self._statistics = np.zeros_like(self._statistics)
+            begin = settings.rmsprop_start if settings.rmsprop == "per_worker" else 0.0
+            self._statistics = np.full_like(self._statistics, begin)
         self._optimizer = self._make_optimizer()
         self._target_copies: int | None = None  # none loaded yet
         self._seen = self._sequence_counts()

@@ -61,7 +61,7 @@ def working(run) -> Iterator[Workers]:
         run: an `AsynchronousRun`; each time its workers begin with its initial weights and play the same games.
     """
     context, number = multiprocessing.get_context("spawn"), run.settings.num_workers
-    shared = Shared.beginning(run.agent.get_parameters(), number, context)
+    shared = Shared.beginning(run.agent.get_parameters(), number, context, run.settings.rmsprop_start)
     team = Team(run.worker_payload, shared, number, context)
     try:
         team.begin([None] * number, _NEVER)
