@@ -127,7 +127,7 @@ class Assembly:
         """
         from dqn_lab.sequences.environment import EnvironmentSequence
 
-        if self.protocol.repeat_action_probability is not None:
+        if self.protocol.is_atari:
             raise ValueError(
                 "`protocol` must be classic-control where no Atari game is played. "
                 f"Received: protocol={self.protocol.name!r}"

@@ -141,12 +141,17 @@ class Protocol:
         given = {setting: value for setting, value in given.items() if value is not None}
         changed = dataclasses.replace(self, **given)
         for setting in _ATARI_ONLY & set(given):
-            if self.repeat_action_probability is None and setting in changed.deviations:
+            if not self.is_atari and setting in changed.deviations:
                 raise ValueError(
                     f"{setting} is a setting of Atari games; protocol {self.name} has none. "
                     f"Received: {setting}={given[setting]!r}"
                 )
         return changed
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether its games are an emulator's."""
+        return self.repeat_action_probability is not None
 
     @property
     def deviations(self) -> dict[str, Any]:

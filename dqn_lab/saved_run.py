@@ -74,7 +74,7 @@ class RunGames:
     @property
     def is_atari(self) -> bool:
         """Whether they are an emulator's."""
-        return self.protocol is not None and _is_atari(self.protocol)
+        return self.protocol is not None and self.protocol.is_atari
 
     def make_twin(self, agent, num_envs: int = 1):
         """Returns the evaluation twin that an agent acts in.
@@ -146,15 +146,11 @@ def _under(name: str, rundef: Rundef, arguments: Mapping[str, object]) -> dict[s
     if "protocol" not in arguments:
         raise ValueError(f"{rundef.name} has no key protocol, so its games have one set of rules. Received: {name}")
     own = get_protocol(arguments["protocol"])
-    if _is_atari(protocol) != _is_atari(own):
-        kind = "Atari's" if _is_atari(own) else "classic control's"
+    if protocol.is_atari != own.is_atari:
+        kind = "Atari's" if own.is_atari else "classic control's"
         raise ValueError(f"`protocol` must be one of {kind}, as the run's {own.name} is. Received: protocol={name!r}")
     deviating = _DEVIATING_KEYS | ({"epsilon_end"} if protocol.final_epsilon is not None else set())
     return {**arguments, **dict.fromkeys(deviating & arguments.keys()), "protocol": name}
-
-
-def _is_atari(protocol: Protocol) -> bool:
-    return protocol.repeat_action_probability is not None
 
 
 def read_config(directory: str | Path) -> dict:

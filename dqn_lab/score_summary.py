@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ class ScoreSummary:
     game: str | None = None
     human_table: str = "dqn_zoo"
 
-    @property
+    @functools.cached_property
     def interval(self) -> tuple[float, float] | None:
         """The mean's 95% bootstrap interval; None for fewer than two games."""
         return mean_bootstrap_interval(self.result.returns)

@@ -8,8 +8,8 @@ this one also with `--set lstm=true`.
 Deviations from the paper:
 1. States are four numbers: two hidden layers of 64 take the place of the convolutions.
 2. Two workers, segments of 20 steps, short periods, a learning rate that falls to 0 in 300k steps, and next to no
-   epsilon in RMSProp, as gradients here are much smaller than those of its 0.1. The rate begins at 2e-3: with 5e-4 or
-   less 300k steps are too few.
+   epsilon in RMSProp, as gradients here are much smaller than those of its 0.1. The rate begins at 2e-3: with 3e-4
+   300k steps are too few.
 3. The square of all temporal differences (`loss=mse`). Only one step in a hundred is a fall, so if its large difference
    counted linearly the one-step rules would hardly see it, and value all states alike.
 4. Three actions of ten stay random in the Q methods. A good policy hardly ever falls, and without replay what isn't

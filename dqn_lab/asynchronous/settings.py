@@ -29,9 +29,8 @@ class AsynchronousSettings:
         rmsprop: "shared" statistics, those "per_worker", or no RMSProp but "momentum_sgd": the paper's comparison.
         rmsprop_decay: share of the statistics kept at each update.
         rmsprop_epsilon: added inside the root; of no account to momentum SGD.
-        rmsprop_start: what RMSProp's statistics begin with. With 0, the paper's, and a small epsilon the first updates
-            move every parameter by up to 10 learning rates, which may put out rectified units for good; with 1, as
-            TensorFlow's RMSProp began, updates grow over some hundreds of them.
+        rmsprop_start: what RMSProp's statistics begin with. With 0 and a small epsilon the first updates move every
+            parameter by up to 10 learning rates; with 1, as TensorFlow's RMSProp began, they are small.
         target_period_steps: steps from one copy of the parameters to the target network to the next.
         epsilon_start: share of random actions at the beginning.
         epsilon_end: what it falls to; None draws it for each worker, 0.1, 0.01 or 0.5 with odds 0.4, 0.3 and 0.3.

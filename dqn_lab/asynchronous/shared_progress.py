@@ -95,7 +95,7 @@ class Shared:
     def beginning(
         cls, initial: np.ndarray, num_workers: int, context: BaseContext, statistics: float = 0.0
     ) -> "Shared":
-        """What so many workers share before the first step; theta and theta^- are `initial`, [P]."""
+        """What so many workers share before the first step: theta and theta^- are `initial`, [P]."""
         shared = cls(SharedParameters(initial.size, context), SharedProgress(num_workers, context))
         shared.parameters.parameters[:] = shared.parameters.target_parameters[:] = initial
         shared.parameters.statistics[:] = statistics

@@ -152,6 +152,6 @@ def _atari_protocol(protocol: str | Protocol) -> Protocol:
     protocol = get_protocol(protocol) if isinstance(protocol, str) else protocol
     if not isinstance(protocol, Protocol):
         raise TypeError(f"`protocol` must be a name or a Protocol. Received: protocol={protocol!r}")
-    if protocol.repeat_action_probability is None:
+    if not protocol.is_atari:
         raise ValueError(f"AtariSequence needs a protocol for Atari games. Received: protocol={protocol.name!r}")
     return protocol
