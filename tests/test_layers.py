@@ -26,7 +26,9 @@ LINES = (
     "rundef assembly asynchronous_assembly saved_run",
     "rundefs",
     "benchmark",
-    "command_line seed_process seeds evaluate_command cli",
+    "command_line seed_process seeds run_evaluation",
+    "commands",
+    "cli",
 )
 LINE_OF = {part: number for number, line in enumerate(LINES) for part in line.split()}
 # Joined only where a run is put together; callbacks take what they watch as they find it.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import toy_async_rundef
 
-from dqn_lab import cli, evaluate_command
+from dqn_lab import cli, run_evaluation
 from dqn_lab.checkpoint import save_agent
 from dqn_lab.evaluation import evaluate
 
@@ -117,7 +117,7 @@ def test_lanes_are_as_many_as_in_the_runs_evaluations_but_no_more_than_games(cap
         lanes.append(twin.num_envs)
         return evaluate(twin, **limits)
 
-    monkeypatch.setattr(evaluate_command, "evaluate", playing)
+    monkeypatch.setattr(run_evaluation, "evaluate", playing)
     for words in (["--episodes", "3"], ["--episodes", "40"], ["--frames", "20"], ["--num-envs", "50"]):
         assert run(capsys, trained, *words)[0] == 0
     assert lanes == [3, 32, 32, 30]
@@ -156,13 +156,13 @@ def test_all_that_was_kept_is_a_row_each(capsys, trained):
 
 
 def test_a_save_that_a_run_removes_meanwhile_is_left_out(capsys, copied, monkeypatch):
-    load = evaluate_command.load_snapshot
+    load = run_evaluation.load_snapshot
 
     def removing(directory, which):
         shutil.rmtree(copied / "checkpoints" / "88", ignore_errors=True)
         return load(directory, which)
 
-    monkeypatch.setattr(evaluate_command, "load_snapshot", removing)
+    monkeypatch.setattr(run_evaluation, "load_snapshot", removing)
     code, out, err = run(capsys, copied, "--which", "all", "--episodes", "1", "--json")
     assert (code, err) == (0, "dqn-evaluate: 88 was removed meanwhile, and is left out\n")
     assert [one["steps"] for one in json.loads(out)] == [60, 80]
@@ -290,5 +290,5 @@ def test_verbose_shows_the_traceback(capsys, tmp_path):
 
 @pytest.mark.posix
 def test_ctrl_c_is_one_line_and_130(capsys, trained, monkeypatch):
-    monkeypatch.setattr(evaluate_command, "evaluate", lambda twin, **limits: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(run_evaluation, "evaluate", lambda twin, **limits: os.kill(os.getpid(), signal.SIGINT))
     assert run(capsys, trained) == (130, "", "dqn-evaluate: interrupted\n")

@@ -1,0 +1,1 @@
+"""The commands: each one's options, and what it does with them."""

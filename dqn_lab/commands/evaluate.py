@@ -1,0 +1,76 @@
+"""`dqn-evaluate`: plays whole games with a run's agent."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dqn_lab.command_line import (
+    CommandParser,
+    for_whoever_reads,
+    guard,
+    probability,
+    seed_number,
+    sigterm_as_ctrl_c,
+    whole_number,
+)
+
+
+def evaluate(argv: Sequence[str] | None = None) -> int:
+    """`dqn-evaluate`: plays whole games with a run's agent. Returns the exit code."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    with sigterm_as_ctrl_c():
+        return guard(parser.prog, given.verbose, None, lambda: _evaluate(given))
+
+
+def _evaluate(given: argparse.Namespace) -> int:
+    from dqn_lab.run_evaluation import ALL, evaluate_run
+    from dqn_lab.score_summary import summary_table
+
+    options = vars(given) | {"say": lambda line: print(f"dqn-evaluate: {line}", file=sys.stderr)}
+    as_json = options.pop("json")
+    with contextlib.redirect_stdout(sys.stderr):  # whatever is printed beside the figures
+        summaries = evaluate_run(**options)
+    with for_whoever_reads():
+        if as_json:
+            found = [one.as_json() for one in summaries]
+            print(json.dumps(found if given.which == ALL else found[0], allow_nan=False))
+        else:
+            print(*(summary_table(summaries) if given.which == ALL else summaries[0].lines()), sep="\n")
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "dqn-evaluate",
+        description="Plays whole games with an agent that a run has saved, and tells their raw, undiscounted returns.\n"
+        "The run may be going on; nothing in its directory is changed. The same command gives the same numbers.",
+        epilog="examples:\n  dqn-evaluate runs/catch-seed0 --episodes 100\n"
+        "  dqn-evaluate runs/breakout_v0-seed0 --which all --protocol nature-2015 --epsilon 0.001 --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("run_directory", type=Path, metavar="RUN_DIR", help="such as runs/catch-seed0")
+    add(
+        "--which",
+        metavar="W",
+        help="best, latest, the steps of a save that was kept, or all for each of these (default: best, or latest "
+        "where no evaluation has been saved as the best)",
+    )
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--episodes", type=whole_number, metavar="N", help="games (default: 30)")
+    limits.add_argument("--frames", type=whole_number, metavar="N", help="as many games as fit into N emulator frames")
+    add(
+        "--protocol", metavar="P", help="play by another protocol's rules (default: the run's own, deviations included)"
+    )
+    add("--epsilon", type=probability, metavar="E", help="share of random actions (default: the protocol's)")
+    add("--seed", type=seed_number, default=0, metavar="S", help="of the games (default: 0)")
+    add("--num-envs", type=whole_number, metavar="N", help="games beside each other; changes the time this takes alone")
+    add("--json", action="store_true", help="print one JSON object, of all a list of them, and nothing else")
+    add("--verbose", action="store_true", help="show tracebacks and the libraries' own messages")
+    return parser
