@@ -263,3 +263,15 @@ def get_protocol(name: str) -> Protocol:
     closest = difflib.get_close_matches(str(name), PROTOCOLS, n=1, cutoff=0.4)
     hint = f"; did you mean {closest[0]!r}?" if closest else "."
     raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}{hint} Received: protocol={name!r}")
+
+
+def protocol_from_config(config: object) -> Protocol | None:
+    """Returns the protocol of which `to_config` gave this, also as JSON keeps it; None where it gave none."""
+    if not isinstance(config, dict) or config.get("name") not in PROTOCOLS or "deviations" not in config:
+        return None
+    deviations = {setting: _restored(value) for setting, value in config["deviations"].items()}
+    return dataclasses.replace(PROTOCOLS[config["name"]], **deviations)
+
+
+def _restored(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else math.inf if value == "inf" else value

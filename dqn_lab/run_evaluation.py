@@ -11,7 +11,8 @@ from dqn_lab.checkpoint import find_complete
 from dqn_lab.devices import import_tensorflow
 from dqn_lab.evaluation import evaluate
 from dqn_lab.protocols import get_protocol
-from dqn_lab.saved_run import RunGames, read_config
+from dqn_lab.run_record import read_config
+from dqn_lab.saved_run import RunGames
 from dqn_lab.score_summary import ScoreSummary, frames_per_step
 from dqn_lab.snapshots import Snapshot, find_snapshot, kept_snapshots, load_snapshot
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.assembly import playing_arguments
 from dqn_lab.protocols import Protocol, get_protocol
+from dqn_lab.run_record import read_config
 from dqn_lab.rundef import Key, Rundef, load_rundef
 from dqn_lab.rundef_values import parse_value
 from dqn_lab.snapshots import find_snapshot, load_snapshot
@@ -151,23 +151,6 @@ def _under(name: str, rundef: Rundef, arguments: Mapping[str, object]) -> dict[s
         raise ValueError(f"`protocol` must be one of {kind}, as the run's {own.name} is. Received: protocol={name!r}")
     deviating = _DEVIATING_KEYS | ({"epsilon_end"} if protocol.final_epsilon is not None else set())
     return {**arguments, **dict.fromkeys(deviating & arguments.keys()), "protocol": name}
-
-
-def read_config(directory: str | Path) -> dict:
-    """Reads a run directory's config.json.
-
-    Raises:
-        ValueError: there is none, or it is no run's.
-    """
-    try:
-        config = json.loads((Path(directory) / "config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"A run directory has a config.json. Received: run_directory={str(directory)!r}") from None
-    except ValueError:  # no text, or no JSON
-        config = None
-    if not isinstance(config, dict) or not isinstance(config.get("arguments"), dict):
-        raise ValueError(f"config.json isn't that of a run. Received: run_directory={str(directory)!r}")
-    return config
 
 
 def _load_rundef(config: Mapping[str, object], run_directory: str | Path) -> Rundef:

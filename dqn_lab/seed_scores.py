@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+
+from dqn_lab.run_record import read_progress
 
 _HEADER = ("seed", "steps", "minutes", "last", "best", "run")
 _NONE = "-"
@@ -38,16 +41,11 @@ def read_reached(progress: Path, counters: Mapping[str, float] | None = None) ->
         progress: its progress.csv; a missing one says nothing.
         counters: of its newest checkpoint; without, the last complete epoch's row tells steps and minutes.
     """
-    counters = counters or {}
-    try:
-        with open(progress, newline="", encoding="utf-8", errors="replace") as file:
-            rows = [row for row in csv.DictReader(file) if None not in row.values()]
-    except OSError:
-        rows = []
-    scores = _numbers(rows, "eval_return_mean")
+    counters, columns = counters or {}, read_progress(progress)
+    scores = _numbers(columns, "eval_return_mean")
     return Reached(
-        steps=counters.get("steps", max(_numbers(rows, "steps"), default=None)),
-        minutes=counters.get("minutes", max(_numbers(rows, "minutes"), default=None)),
+        steps=counters.get("steps", max(_numbers(columns, "steps"), default=None)),
+        minutes=counters.get("minutes", max(_numbers(columns, "minutes"), default=None)),
         last=scores[-1] if scores else None,
         best=max(scores, default=None),
     )
@@ -63,7 +61,6 @@ def mean_interval(scores: Sequence[float], confidence: float = 0.95) -> tuple[fl
     Returns:
         The mean and half the interval's length; NaN for the latter if there is one score only.
     """
-    import numpy as np
     from scipy.special import stdtrit  # quantiles of Student's t
 
     mean, degrees = float(np.mean(scores)), len(scores) - 1
@@ -90,15 +87,10 @@ def score_table(runs: Iterable[tuple[int, Reached, str]]) -> list[str]:
     return lines
 
 
-def _numbers(rows: Iterable[dict[str, str]], column: str) -> list[float]:
-    """The finite numbers of a column."""
-    numbers = []
-    for row in rows:
-        try:
-            numbers.append(float(row.get(column, "")))
-        except ValueError:
-            continue
-    return [number for number in numbers if math.isfinite(number)]
+def _numbers(columns: Mapping[str, np.ndarray], name: str) -> list[float]:
+    """The numbers of a column."""
+    column = columns.get(name, np.zeros(0))
+    return column[~np.isnan(column)].tolist()
 
 
 def _row(seed: int, reached: Reached, how: str) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from dqn_lab.checkpoint import newest_counters
 from dqn_lab.devices import usable_cores
 from dqn_lab.interruption import EXIT_CODE, Interruption
 from dqn_lab.seed_process import SeedProcess, core_numbers, say
-from dqn_lab.seed_scores import Reached, read_reached, score_table
 
 _POLL_SECONDS = 1.0  # Windows hears Ctrl-C only between two waits
 
@@ -52,6 +51,8 @@ def train_seeds(runs: Sequence[SeedRun], jobs: int = 1) -> int:
     Raises:
         KeyboardInterrupt: asked to stop twice.
     """
+    from dqn_lab.seed_scores import score_table  # numpy, which --help doesn't need
+
     seeds = _Seeds(runs, min(jobs, len(runs)))
     seeds.carry_out()
     ends = [(run.seed, _read_reached(run.directory), _how(seeds.codes.get(run.seed))) for run in runs]
@@ -156,7 +157,9 @@ class _Seeds:
             say(f"seed {run.seed}: {_how(code)}", sys.stderr)
 
 
-def _read_reached(directory: Path) -> Reached:
+def _read_reached(directory: Path):
+    from dqn_lab.seed_scores import read_reached
+
     return read_reached(directory / "progress.csv", newest_counters(directory / "checkpoints"))
 
 
