@@ -24,6 +24,7 @@ DEFAULTS = {
     "double": False,
     "loss": "huber",
     "optimizer": "adam",
+    "optimizer_epsilon": None,
     "gradient_clip": None,
     "jit_compile": None,
     "device": "auto",
@@ -203,7 +204,9 @@ class Assembly:
             gradient_clip=self["gradient_clip"],
             loss=self["loss"],
         )
-        optimizer = make_optimizer(self["optimizer"], self["learning_rate"], batch_size=self["batch_size"])
+        optimizer = make_optimizer(
+            self["optimizer"], self["learning_rate"], batch_size=self["batch_size"], epsilon=self["optimizer_epsilon"]
+        )
         jit_compile = "auto" if self["jit_compile"] is None else self["jit_compile"]
         agent.compile(optimizer=optimizer, jit_compile=jit_compile)
         return agent

@@ -7,11 +7,19 @@ from collections.abc import Callable, Sequence
 
 from dqn_lab.commands.benchmark import benchmark
 from dqn_lab.commands.evaluate import evaluate
+from dqn_lab.commands.plot import plot
+from dqn_lab.commands.record import record
+from dqn_lab.commands.report import report
+from dqn_lab.commands.runs import runs
 from dqn_lab.commands.train import train
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str] | None], int], str]] = {
     "dqn-train": (train, "trains what a rundef says"),
     "dqn-evaluate": (evaluate, "plays whole games with a run's agent and tells their scores"),
+    "dqn-record": (record, "films whole games of a run's agent, or shows them in a window"),
+    "dqn-plot": (plot, "draws curves of runs, with published ones behind"),
+    "dqn-report": (report, "tells what several runs have reached, in tables"),
+    "dqn-runs": (runs, "lists the runs under a directory"),
     "dqn-benchmark": (benchmark, "measures speed and memory of what a rundef says"),
 }
 

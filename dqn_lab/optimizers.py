@@ -21,7 +21,9 @@ import math
 import keras
 
 
-def make_optimizer(name: str, learning_rate: float, *, batch_size: int | None = None) -> keras.optimizers.Optimizer:
+def make_optimizer(
+    name: str, learning_rate: float, *, batch_size: int | None = None, epsilon: float | None = None
+) -> keras.optimizers.Optimizer:
     """Returns a new optimizer for a loss that is the mean over the batch.
 
     Args:
@@ -29,10 +31,12 @@ def make_optimizer(name: str, learning_rate: float, *, batch_size: int | None = 
             Keras's with its defaults.
         learning_rate: step size, above 0; the paper's is 2.5e-4.
         batch_size: rows of a batch; needed by "rmsprop_centered", of no account to the others.
+        epsilon: what "adam" adds to the root, or "rmsprop" under it, above 0; None for Keras's 1e-7. Keras's
+            Adam adds it before the bias is corrected: Kingma and Ba (2015), section 2, epsilon hat.
 
     Raises:
-        ValueError: `name` is unknown, `learning_rate` is not above 0, or "rmsprop_centered" is not
-            told a batch size of at least 1.
+        ValueError: `name` is unknown, `learning_rate` or `epsilon` is not above 0, "rmsprop_centered"
+            is not told a batch size of at least 1, or an epsilon is given to one that takes none.
     """
     if name not in _OPTIMIZERS:
         closest = difflib.get_close_matches(str(name), _OPTIMIZERS, n=1, cutoff=0.0)[0]
@@ -42,7 +46,14 @@ def make_optimizer(name: str, learning_rate: float, *, batch_size: int | None = 
         )
     if not 0 < learning_rate < math.inf:
         raise ValueError(f"`learning_rate` must be above 0. Received: learning_rate={learning_rate}")
-    return _OPTIMIZERS[name](learning_rate, batch_size)
+    if epsilon is None:
+        return _OPTIMIZERS[name](learning_rate, batch_size)
+    if name not in _TAKE_EPSILON:
+        takers = " and ".join(_TAKE_EPSILON)
+        raise ValueError(f"`optimizer_epsilon` is for {takers} only. Received: optimizer={name!r}, {epsilon=}")
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"`optimizer_epsilon` must be above 0. Received: optimizer_epsilon={epsilon}")
+    return _TAKE_EPSILON[name](learning_rate, epsilon=epsilon)
 
 
 def _rmsprop_centered(learning_rate, batch_size):
@@ -61,3 +72,4 @@ _OPTIMIZERS = {
     "adam": lambda learning_rate, _: keras.optimizers.Adam(learning_rate),
     "sgd": lambda learning_rate, _: keras.optimizers.SGD(learning_rate),
 }
+_TAKE_EPSILON = {"adam": keras.optimizers.Adam, "rmsprop": keras.optimizers.RMSprop}

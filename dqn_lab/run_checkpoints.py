@@ -86,6 +86,7 @@ class RunCheckpoints:
             "updates": int(self._agent.updates),
             "epochs": self.epochs,
             "episodes": int(self._counts.episodes),
+            "train_return_sum": float(self._counts.episode_return_sum),  # raw, of these episodes
             "minutes": float(self._minutes()),
         }
 

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 FORMAT = 2
 _LOCK, _CONFIG_PART = ".lock", "config.json.part"
+_LOOK_SECONDS = 0.1  # longer than another process looks at the lock (`is_running`)
 
 _PACKAGE = Path(__file__).resolve().parent
 _VERSIONED = ("dqn_lab", "tensorflow", "keras", "gymnasium", "ale-py", "numpy")
@@ -221,7 +222,7 @@ class RunDirectory:
             return False
         lock = FileLock(self.path / _LOCK)
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=_LOOK_SECONDS, poll_interval=_LOOK_SECONDS / 10)
         except Timeout:
             return True
         except OSError:  # it can't be written, which `check` says better
@@ -232,7 +233,7 @@ class RunDirectory:
     def _take_lock(self) -> None:
         lock = FileLock(self.path / _LOCK)
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=_LOOK_SECONDS, poll_interval=_LOOK_SECONDS / 10)
         except Timeout:
             raise FileExistsError(f"a run has just begun in this directory. Received: run_dir={self.path}") from None
         self._lock = lock
@@ -249,6 +250,25 @@ class RunDirectory:
                 f"what is there can't be put aside ({error.strerror}): name another directory with --run-dir. "
                 f"Received: run_dir={self.path}"
             ) from error
+
+
+def is_running(path: str | Path) -> bool:
+    """Whether a process of this machine is carrying out the run of a directory. Nothing is written.
+
+    The lock is shared for microseconds; a run that begins just then waits for that.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return RunDirectory(path)._is_locked()
+    try:
+        with open(Path(path) / _LOCK, "rb") as lock:  # closing it lets go
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is none, or it can't be read
+        return False
+    return False
 
 
 def describe_software() -> dict[str, str]:

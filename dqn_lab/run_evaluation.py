@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dqn_lab.assembly import LANES, MANY_LANES
@@ -54,7 +54,7 @@ def evaluate_run(
     if protocol is not None:
         get_protocol(protocol)  # what is wrong is told before the seconds that building takes
     read_config(run_directory)
-    chosen = _choose(run_directory, which, say)
+    chosen = choose_save(run_directory, which, say)
     import_tensorflow(verbose)
     games = RunGames(run_directory, protocol, epsilon)
     games.close()
@@ -62,22 +62,21 @@ def evaluate_run(
     lanes = num_envs or (LANES if games.is_atari else MANY_LANES)
     lanes = int(min(lanes, limits["num_episodes"]))
 
-    def play(agent, snapshot: Snapshot, name: str) -> ScoreSummary:
+    def play(agent, snapshot: Snapshot) -> ScoreSummary:
         twin = games.make_twin(agent, lanes)
         try:
             result = evaluate(twin, **limits, seed=seed)
         finally:
             twin.close()
         about = (games.protocol, games.epsilon, seed, games.game if games.is_atari else None)
+        name = snapshot.which if chosen == ALL else chosen
         return ScoreSummary(result, str(run_directory), name, snapshot.steps, *about)
 
-    if which != ALL:
-        return [play(*load_snapshot(run_directory, chosen), chosen)]
-    return [play(*each, each[1].which) for each in _load_all(run_directory, say)]
+    return [play(*each) for each in load_saves(run_directory, chosen, say)]
 
 
-def _choose(run_directory: Path, which: str | None, say: Callable[[str], None]) -> str:
-    """Which save to load; refuses one that isn't there."""
+def choose_save(run_directory: Path, which: str | None, say: Callable[[str], None]) -> str:
+    """Says what to load before anything is built; refuses what isn't there. Arguments as `evaluate_run`."""
     if which == ALL:
         if not kept_snapshots(run_directory):
             raise ValueError(f"This run has saved nothing. Received: run_directory={str(run_directory)!r}")
@@ -86,8 +85,24 @@ def _choose(run_directory: Path, which: str | None, say: Callable[[str], None]) 
     chosen = "latest" if falls_back else "best" if which is None else which
     snapshot = find_snapshot(run_directory, chosen)
     if falls_back:
-        say("no evaluation of this run has been saved as its best: its newest checkpoint is evaluated")
+        say("no evaluation of this run has been saved as its best: its newest checkpoint plays")
     return chosen if chosen == "latest" else snapshot.which
+
+
+def load_saves(run_directory: Path, chosen: str, say: Callable[[str], None]) -> Iterator[tuple[object, Snapshot]]:
+    """Loads what `choose_save` chose: one agent and its snapshot, or of "all" each that was kept, by its steps."""
+    if chosen != ALL:
+        yield load_snapshot(run_directory, chosen)
+        return
+    for snapshot in kept_snapshots(run_directory):
+        try:
+            loaded = load_snapshot(run_directory, snapshot.which)
+        except (ValueError, OSError):
+            if snapshot.path.exists():
+                raise
+            say(f"{snapshot.path.name} was removed meanwhile, and is left out")  # by a run that goes on
+        else:
+            yield loaded
 
 
 def _limits(episodes: int | None, frames: int | None, games: RunGames) -> dict[str, float]:
@@ -98,15 +113,3 @@ def _limits(episodes: int | None, frames: int | None, games: RunGames) -> dict[s
     if not steps:
         raise ValueError(f"`frames` must be at least {skip:g}, those of one step. Received: frames={frames}")
     return {"num_episodes": math.inf, "num_max_iter": steps}
-
-
-def _load_all(run_directory: Path, say: Callable[[str], None]):
-    for snapshot in kept_snapshots(run_directory):
-        try:
-            loaded = load_snapshot(run_directory, snapshot.which)
-        except (ValueError, OSError):
-            if snapshot.path.exists():
-                raise
-            say(f"{snapshot.path.name} was removed meanwhile, and is left out")  # by a run that goes on
-        else:
-            yield loaded

@@ -99,7 +99,7 @@ def published_scores(game: str, table: str = "dqn_zoo") -> PublishedScores | Non
         TypeError, ValueError: there is no such game or table.
     """
     require_choice("table", table, TABLES)
-    random, dqn_zoo, nature = _SCORES.get(_rom(game), (None, None, None))
+    random, dqn_zoo, nature = _SCORES.get(rom_name(game), (None, None, None))
     human = {"dqn_zoo": dqn_zoo, "nature_2015": nature}[table]
     return None if human is None else PublishedScores(random, human)
 
@@ -125,7 +125,12 @@ def human_normalized(game: str, score: float, table: str = "dqn_zoo") -> float |
     return (score - published.random) / abs(published.human - published.random)
 
 
-def _rom(game: str) -> str:
+def rom_name(game: str) -> str:
+    """Returns the ROM's name of a game that is named by any of its names: "ms_pacman" of "ALE/MsPacman-v5".
+
+    Raises:
+        As `published_scores`.
+    """
     if game in _SCORES:
         return game
     from dqn_lab.environments.atari_id import import_ale, resolve_game

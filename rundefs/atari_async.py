@@ -43,6 +43,7 @@ def run(
     lstm: bool = False,
     double: bool = False,
     dueling: bool = False,
+    initializer: str = "torch",
     gamma: float = 0.99,
     loss: str = "huber",
     learning_rate: float = 7e-4,
@@ -82,6 +83,7 @@ def run(
         dueling=dueling,
         actor_critic=assembly.actor_critic,
         lstm_units=256 if lstm else 0,
+        initializer=initializer,
         seed=seed,
     )
     return assembly.run(sequence, network)

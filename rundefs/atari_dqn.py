@@ -39,8 +39,10 @@ def run(
     gamma: float = 0.99,
     double: bool = False,
     dueling: bool = False,
+    initializer: str = "torch",
     loss: str = "huber",
     optimizer: str = "rmsprop_centered",
+    optimizer_epsilon: float | None = None,
     learning_rate: float = 2.5e-4,
     gradient_clip: float | None = None,
     precision: str = "float32",
@@ -71,5 +73,12 @@ def run(
     from dqn_lab.models.networks import nature
 
     sequence = assembly.atari_sequence()
-    network = nature(sequence.state_shape, sequence.num_actions, dueling=dueling, seed=seed, dtype=precision)
+    network = nature(
+        sequence.state_shape,
+        sequence.num_actions,
+        dueling=dueling,
+        initializer=initializer,
+        seed=seed,
+        dtype=precision,
+    )
     return assembly.run(sequence, network)

@@ -34,8 +34,10 @@ def run(
     gamma: float = 0.99,
     double: bool = True,
     dueling: bool = False,
+    initializer: str = "torch",
     loss: str = "huber",
     optimizer: str = "adam",
+    optimizer_epsilon: float | None = None,
     learning_rate: float = 1e-3,
     gradient_clip: float | None = 10.0,
     precision: str = "float32",
@@ -71,6 +73,7 @@ def run(
         sequence.state_shape,
         sequence.num_actions,
         dueling=dueling,
+        initializer=initializer,
         seed=seed,
         dtype=precision,
     )

@@ -321,6 +321,31 @@ def test_fire_on_start_serves_again_after_each_lost_life():
     assert (lost, ended) == (4, True)
 
 
+def test_a_hook_is_called_after_each_frame_with_its_reward(scripted):
+    env, emulator = scripted([{}, {"reward": 1}, {}, {"reward": 2}, {}, {"reward": 4, "over": True}])
+    assert env.on_frame is None
+    told = []
+    env.on_frame = lambda reward: told.append((emulator.position, reward))
+    assert env.step(NOOP)[1] == 3
+    assert told == [(1, 1), (2, 0), (3, 2), (4, 0)]
+    env.step(NOOP)
+    assert told[4:] == [(5, 4)]
+
+
+def test_a_hook_is_called_for_the_frames_of_a_reset_too_and_changes_nothing():
+    def play(hook):
+        env = Atari("breakout", noop_max=30, repeat_action_probability=0.25, fire_on_start=True)
+        env.on_frame = hook
+        info = env.reset(seed=3)[1]
+        return [info["episode_frame_number"], *(env.step(RIGHT)[0].tobytes() for _ in range(20))]
+
+    told = []
+    first, *_ = watched = play(told.append)
+    assert 4 < first <= 34
+    assert len(told) == first + 80
+    assert watched == play(None)
+
+
 @pytest.mark.case("B063")
 def test_fire_on_start_presses_nothing_in_a_game_without_fire():
     env = Atari("freeway", fire_on_start=True)

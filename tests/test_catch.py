@@ -198,6 +198,11 @@ def test_each_observation_is_a_new_array_of_zeros_and_ones():
     np.testing.assert_array_equal(first, kept)
 
 
+def test_actions_have_names():
+    assert Catch().get_action_meanings() == ["left", "stay", "right"]
+    assert Catch("kaixhin").get_action_meanings() == ["stay", "left", "right"]
+
+
 def test_the_picture_shows_ball_and_paddle_in_their_cells():
     env = start_with_ball_in(3, render_mode="rgb_array")
     picture = env.render()

@@ -75,7 +75,7 @@ def test_help_names_the_options_and_the_rundefs(capsys):
     words = "--run-dir --set --updates --steps --minutes --fresh --check --verbose".split()
     assert all(word in out for word in words)
     names = "acrobot_v1, atari_async, atari_dqn, breakout_v0, cartpole_async, cartpole_v0, cartpole_v1"
-    assert f"rundefs: {names}, catch, catch_async, mountaincar_v0\n" in out
+    assert f"rundefs: {names}, catch, catch_async, dopamine_dqn, mountaincar_v0\n" in out
 
 
 def test_the_benchmarks_help_names_its_options_and_choices(capsys):
@@ -100,7 +100,7 @@ def test_the_family_of_commands_is_listed(capsys):
     assert "dqn-benchmark  measures speed and memory" in out
     assert cli.main([]) == 0
     assert cli.main(["dqn-fly"]) == 2
-    assert "commands are dqn-train, dqn-evaluate, dqn-benchmark. Received: dqn-fly" in capsys.readouterr().err
+    assert f"commands are {', '.join(cli.COMMANDS)}. Received: dqn-fly" in capsys.readouterr().err
     assert cli.main(["dqn-train", "--help"]) == 0
 
 

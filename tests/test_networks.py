@@ -275,6 +275,28 @@ def test_initial_weights_are_uniform_within_one_over_root_fan_in():
         assert np.ptp(bias) > limit  # not all zero, nor all alike
 
 
+@pytest.mark.parametrize("heads", [{}, {"dueling": True}, {"actor_critic": True}])
+def test_he_weights_keep_the_variance_through_a_relu_and_biases_start_at_0(heads):
+    network = nips(ATARI, 4, seed=3, initializer="he", **heads)
+    for layer in (layer for layer in network.layers if layer.weights):
+        kernel, bias = (weight.numpy() for weight in layer.weights)
+        fan_in = np.prod(kernel.shape[:-1])
+        limit = np.sqrt((6 if layer.name.startswith(("convolution", "hidden")) else 1) / fan_in)
+        assert 0.95 * limit < np.abs(kernel).max() <= limit * (1 + 1e-6)
+        assert not bias.any()
+
+
+def test_values_tell_states_apart_more_with_he_weights():
+    states = _frames(rows=32)
+    spread = {name: np.std(nature(ATARI, 4, initializer=name)(states), axis=0) for name in ("torch", "he")}
+    assert np.all(spread["he"] > 5 * spread["torch"])
+
+
+def test_an_unknown_initializer_is_refused():
+    with pytest.raises(ValueError, match="`initializer` must be one of .*torch.*he.* Received: initializer='glorot'"):
+        mlp((4,), 2, initializer="glorot")
+
+
 def test_layers_do_not_start_alike():
     layers = SeededLayers(0, "float32")
     state = keras.Input((5,))

@@ -112,3 +112,24 @@ def test_a_learning_rate_that_is_not_above_0_is_refused(learning_rate):
 def test_the_preset_must_know_the_batch_size(batch_size):
     with pytest.raises(ValueError, match=f"depends on it. Received: batch_size={batch_size}"):
         make_optimizer("rmsprop_centered", LEARNING_RATE, batch_size=batch_size)
+
+
+def test_adam_and_rmsprop_divide_by_what_epsilon_says():
+    adam = make_optimizer("adam", 0.25, epsilon=1.0)
+    # The first step is lr * g / (|g| + epsilon / sqrt(1 - 0.999)): 0.25 * 3 / (3 + 31.6228).
+    np.testing.assert_allclose(_run(adam, [np.float32([3])], np.float32([0]))[0], [-0.02166190], rtol=1e-5)
+    rmsprop = make_optimizer("rmsprop", 0.5, epsilon=0.6)
+    # v = 0.1 g^2 = 0.4, and epsilon stands under the root.
+    np.testing.assert_allclose(_run(rmsprop, [np.float32([2])], np.float32([0]))[0], [-1.0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rmsprop_centered", "sgd"])
+def test_others_take_no_epsilon(name):
+    with pytest.raises(ValueError, match=f"is for adam and rmsprop only. Received: optimizer='{name}', epsilon=0.1"):
+        make_optimizer(name, 1e-3, batch_size=32, epsilon=0.1)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1e-3, float("nan"), float("inf")])
+def test_an_epsilon_that_is_not_above_0_is_refused(epsilon):
+    with pytest.raises(ValueError, match=f"above 0. Received: optimizer_epsilon={epsilon}"):
+        make_optimizer("adam", 1e-3, epsilon=epsilon)

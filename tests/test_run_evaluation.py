@@ -188,9 +188,7 @@ def test_where_there_is_no_best_the_latest_plays_and_a_line_says_so(capsys, copi
     shutil.rmtree(copied / "best")
     code, out, err = run(capsys, copied, "--json")
     assert code == 0
-    assert err == (
-        "dqn-evaluate: no evaluation of this run has been saved as its best: its newest checkpoint is evaluated\n"
-    )
+    assert err == ("dqn-evaluate: no evaluation of this run has been saved as its best: its newest checkpoint plays\n")
     assert (json.loads(out)["which"], json.loads(out)["steps"]) == ("latest", 88)
     assert "No evaluation of this run has been saved" in refused(capsys, 1, copied, "--which", "best")
 

@@ -22,11 +22,12 @@ REPLAY = (
     "cartpole_v0",
     "cartpole_v1",
     "catch",
+    "dopamine_dqn",
     "mountaincar_v0",
 )
 ASYNCHRONOUS = ("atari_async", "cartpole_async", "catch_async")
 NAMES = tuple(sorted(REPLAY + ASYNCHRONOUS))
-ATARI = ("atari_async", "atari_dqn", "breakout_v0")
+ATARI = ("atari_async", "atari_dqn", "breakout_v0", "dopamine_dqn")
 TOY_EVALUATION = {
     "evaluation_episodes": 2,
     "evaluation_max_steps": 60,
@@ -157,6 +158,19 @@ def test_atari_dqn_follows_deepminds_code():
     assert (values["epsilon_steps"], values["epsilon_begin_steps"]) == (1_000_000, 50_000)
     assert values["updates_per_epoch"] * values["train_period_steps"] == 250_000
     assert values["evaluation_max_steps"] == 125_000
+
+
+def test_dopamine_dqn_has_the_settings_behind_the_published_curves():
+    values = load_rundef("dopamine_dqn").resolve({})
+    assert (values["protocol"], values["num_envs"], values["double"]) == ("dopamine", 1, False)
+    assert (values["optimizer"], values["learning_rate"], values["optimizer_epsilon"]) == ("adam", 6.25e-5, 1.5e-4)
+    assert (values["loss"], values["batch_size"], values["n_step"], values["gamma"]) == ("mse", 32, 1, 0.99)
+    assert (values["replay_capacity_steps"], values["replay_min_steps"]) == (1_000_000, 20_000)
+    assert (values["train_period_steps"], values["target_period_updates"]) == (4, 2_000)
+    assert (values["epsilon_begin_steps"], values["epsilon_steps"], values["epsilon_end"]) == (20_000, 250_000, None)
+    steps_per_epoch = values["updates_per_epoch"] * values["train_period_steps"]
+    assert 250_000 % steps_per_epoch == values["replay_min_steps"] % steps_per_epoch == 0  # for iteration_returns
+    assert values["evaluation_period_epochs"] * steps_per_epoch == 250_000
 
 
 def test_atari_async_has_the_papers_settings():

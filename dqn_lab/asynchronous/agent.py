@@ -124,8 +124,9 @@ class AsynchronousAgent(keras.Model):
             inputs = {"state": tf.convert_to_tensor(states)}
             if memory is not None:
                 inputs |= {"hidden": tf.constant(memory[0]), "cell": tf.constant(memory[1])}
-            values, _, *memory = outputs(inputs)
-            return values.numpy(), np.stack(memory) if memory else None  # [N, A], [2, N, U]
+            values, state_values, *memory = outputs(inputs)
+            # [N, A], [N], [2, N, U]
+            return values.numpy(), state_values.numpy(), np.stack(memory) if memory else None
 
         twin.policy = GamePolicy(twin, forward, samples=self._samples, lstm_units=self._lstm_units)
 

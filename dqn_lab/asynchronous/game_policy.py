@@ -17,9 +17,13 @@ class GamePolicy:
 
     Args:
         twin: whose games are played.
-        forward: states [N, ...], memory [2, N, U] or None -> values or logits [N, A], memory after them.
+        forward: states [N, ...], memory [2, N, U] or None -> values or logits [N, A], state values [N], memory after
+            them.
         samples: values are a policy's logits, to be sampled.
         lstm_units: units U of an LSTM's memory; 0 without one.
+
+    Attributes:
+        latest_values, latest_state_values: what the network said at the last decision, no dice in it, [N, A] and [N].
     """
 
     def __init__(self, twin, forward: Callable, *, samples: bool, lstm_units: int):
@@ -27,11 +31,13 @@ class GamePolicy:
         self._memory = np.zeros((2, twin.num_envs, lstm_units), np.float32) if lstm_units else None  # [2, N, U]
         self._generators: list = [None] * twin.num_envs
         self._games_begun = np.full(twin.num_envs, -1)  # [N]
+        self.latest_values = self.latest_state_values = None
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
         """[N, ...] -> [N, A]"""
         self._begin_games()
-        values, self._memory = self._forward(states, self._memory)  # [N, A], [2, N, U]
+        values, self.latest_state_values, self._memory = self._forward(states, self._memory)  # [N, A], [N], [2, N, U]
+        self.latest_values = values  # [N, A]
         if self._samples:
             values = np.stack(list(map(perturbed_logits, values, self._generators)))  # [N, A]
         return values

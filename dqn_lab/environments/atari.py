@@ -1,6 +1,7 @@
 """Atari games as steps of several raw frames, each shown as one small luminance picture."""
 
 import operator
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -70,6 +71,9 @@ class Atari(gymnasium.Env):
         frame_size: side of the square picture in pixels.
         render_mode: None or "rgb_array".
 
+    Attributes:
+        on_frame: called after each frame that the emulator plays, a reset's too, with the frame's raw reward; None.
+
     Raises:
         ImportError: if ale-py isn't installed.
         TypeError, ValueError: for an unknown game, an id that contradicts a given value, or an
@@ -101,6 +105,7 @@ class Atari(gymnasium.Env):
         self._max_frames = check_setting("max_frames", max_frames)
         self._noop_max = check_setting("noop_max", noop_max)
         self.render_mode = _check_render_mode(render_mode)
+        self.on_frame: Callable[[float], None] | None = None
 
         def settle(setting: str, given: Any, otherwise: Any) -> Any:
             given = None if given is None else check_setting(setting, given)
@@ -275,6 +280,8 @@ class Atari(gymnasium.Env):
             # Every frame, since the game can end after any: then this one is the last but one.
             self._newest = 1 - self._newest
             self._emulator.getScreenGrayscale(self._screens[self._newest])
+        if self.on_frame is not None:
+            self.on_frame(reward)
         return reward
 
     def _stick(self, action: Any) -> Any:

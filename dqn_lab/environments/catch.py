@@ -118,6 +118,10 @@ class Catch(gymnasium.Env):
         board[self._row, self._ball_column()] = _BALL
         return board.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
 
+    def get_action_meanings(self) -> list[str]:
+        """Returns a name of each action, in the order of the action numbers."""
+        return [{-1: "left", 0: "stay", 1: "right"}[move] for move in self._rules.moves]
+
     def get_state(self) -> dict[str, Any]:
         """Returns all that the next steps depend on, as plain numbers and text."""
         return {

@@ -155,7 +155,7 @@ class Lanes:
 
     def why_inexact(self) -> str | None:
         """Returns why lanes can't go on exactly from a state, in a few words, or None; see `environment_state`."""
-        return next(filter(None, map(why_inexact, self._environments())), None)
+        return next(filter(None, map(why_inexact, self.environments())), None)
 
     def get_state(self) -> dict[str, Any]:
         """Returns all that the next steps depend on, as far as the environments show it, of what files can hold.
@@ -166,7 +166,7 @@ class Lanes:
         """
         state = {
             "ended": self._ended.copy(),
-            "environments": [get_environment_state(environment) for environment in self._environments()],
+            "environments": [get_environment_state(environment) for environment in self.environments()],
         }
         if self.is_users_vector:
             return state
@@ -181,7 +181,7 @@ class Lanes:
             ValueError: as `check_state`.
         """
         self.check_state(state)
-        for environment, saved in zip(self._environments(), state["environments"], strict=True):
+        for environment, saved in zip(self.environments(), state["environments"], strict=True):
             set_environment_state(environment, saved)
         if not self.is_users_vector:
             self._vector._observations[...] = state["observation"]
@@ -197,7 +197,7 @@ class Lanes:
         """
         if reason := self.why_inexact():
             raise ValueError(f"{self.name}: lanes go on from a state exactly or not at all. Received: {reason}")
-        environments = self._environments()
+        environments = self.environments()
         require_keys(self.name, state, ("ended", "environments", *(() if self.is_users_vector else ("observation",))))
         _check_array(self.name, "ended", state["ended"], self._ended)
         if not self.is_users_vector:
@@ -210,6 +210,10 @@ class Lanes:
         for environment, saved in zip(environments, state["environments"], strict=True):
             check_environment_state(environment, saved)
 
+    def environments(self) -> list[gymnasium.Env | VectorEnv]:
+        """Returns what was made, one a lane or a user's vector environment; `CheckedEnvironment` has no state."""
+        return [self._vector] if self.is_users_vector else [checked.env for checked in self._vector.envs]
+
     def close(self) -> None:
         """Closes the environments."""
         self._vector.close()
@@ -220,10 +224,6 @@ class Lanes:
 
     def _identities(self) -> set[int]:
         return {id(each.unwrapped) for each in getattr(self._vector.unwrapped, "envs", [self._vector])}
-
-    def _environments(self) -> list[gymnasium.Env | VectorEnv]:
-        """Returns what was made, one a lane or a user's vector environment; `CheckedEnvironment` has no state."""
-        return [self._vector] if self.is_users_vector else [checked.env for checked in self._vector.envs]
 
 
 def _join(first, make_environment, num_envs: int, autoreset: AutoresetMode) -> SyncVectorEnv:

@@ -10,18 +10,27 @@ from keras import ops
 class SeededLayers:
     """Adds Keras's own layers to a functional model, each with a seed of its own.
 
-    Kernels and biases start uniformly in +-1/sqrt(fan_in), as Torch's layers did, which the papers'
-    networks were written in. Every initializer is a Keras built-in with an integer for a seed: the
-    same seed gives the same bits on every device, and a clone of the network starts with the same
-    weights.
+    Kernels and biases start uniformly within a limit:
+
+        initializer    kernels before a ReLU    other kernels      biases
+        "torch"        1/sqrt(fan_in)           1/sqrt(fan_in)     1/sqrt(fan_in)     as Torch's layers did, which the
+                                                                                      papers' networks were written in
+        "he"           sqrt(6/fan_in)           1/sqrt(fan_in)     0                  He et al. (2015), equation 10
+
+    Under "torch" each layer passes on a sixth of its input's variance, and biases soon outweigh what differs from
+    state to state; under "he" all of it. An LSTM starts as in Torch under both. Every initializer is a Keras built-in
+    with an integer for a seed: the same seed gives the same bits on every device, and a clone of the network starts
+    with the same weights.
 
     Args:
         seed: seed of all weights, at least 0.
         dtype: dtype policy of the layers.
+        initializer: "torch" or "he".
     """
 
-    def __init__(self, seed: int, dtype: str) -> None:
+    def __init__(self, seed: int, dtype: str, initializer: str = "torch") -> None:
         self.dtype = dtype
+        self._initializer = initializer
         self._seeds = np.random.SeedSequence(seed)
         self._made = {"convolution": 0, "hidden": 0}
 
@@ -36,7 +45,7 @@ class SeededLayers:
             activation="relu",
             dtype=self.dtype,
             name=self._next_name("convolution"),
-            **self._uniform(kernel_size**2 * features.shape[-1]),
+            **self._starts(kernel_size**2 * features.shape[-1], relu=True),
         )(features)
 
     def hidden(self, features, units: int):
@@ -54,17 +63,21 @@ class SeededLayers:
         As in Torch all of its weights start within +-1/sqrt(units), the forget gate's bias too.
         """
         units = memory[0].shape[-1]
-        starts = self._uniform(units, ("kernel", "recurrent", "bias"))
+        starts = self._uniform(1 / units, ("kernel", "recurrent", "bias"))
         cell = keras.layers.LSTMCell(units, unit_forget_bias=False, dtype="float32", name="lstm", **starts)
         return cell(features, memory)
 
     def _dense(self, features, units, activation, dtype, name):
-        return keras.layers.Dense(units, activation, dtype=dtype, name=name, **self._uniform(features.shape[-1]))(
-            features
-        )
+        starts = self._starts(features.shape[-1], relu=activation == "relu")
+        return keras.layers.Dense(units, activation, dtype=dtype, name=name, **starts)(features)
 
-    def _uniform(self, fan_in: int, parts=("kernel", "bias")) -> dict[str, keras.Initializer]:
-        limit = 1.0 / math.sqrt(fan_in)
+    def _starts(self, fan_in: int, relu: bool) -> dict[str, keras.Initializer]:
+        if self._initializer == "torch":
+            return self._uniform(1 / fan_in)
+        return self._uniform(6 / fan_in if relu else 1 / fan_in, ("kernel",))  # Keras's biases start at 0
+
+    def _uniform(self, square: float, parts=("kernel", "bias")) -> dict[str, keras.Initializer]:
+        limit = math.sqrt(square)
         return {
             f"{part}_initializer": keras.initializers.RandomUniform(-limit, limit, self._next_seed()) for part in parts
         }

@@ -23,6 +23,7 @@ from dqn_lab.models.layers import SeededLayers, action_values, policy_and_value
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 STATE_DTYPES = ("uint8", "float32")
+INITIALIZERS = ("torch", "he")
 
 
 def nature(
@@ -33,6 +34,7 @@ def nature(
     seed: int = 0,
     dtype: str = "float32",
     state_dtype: str = "uint8",
+    initializer: str = "torch",
 ) -> keras.Model:
     """Builds the network of Mnih et al. (2015): 32 8x8/4, 64 4x4/2, 64 3x3/1 (valid), 512.
 
@@ -46,12 +48,13 @@ def nature(
         seed: seed of the initial weights, an integer from 0.
         dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
         state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+        initializer: how the weights start, "torch" or "he": see `SeededLayers`.
 
     Raises:
         ValueError: a shape, number or name is none of these.
         TypeError: a number is no integer.
     """
-    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=36)
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, initializer, min_size=36)
     x = layers.convolution(x, 32, 8, 4)  # [B, 20, 20, 32] of 84x84
     x = layers.convolution(x, 64, 4, 2)  # [B, 9, 9, 64]
     x = layers.convolution(x, 64, 3, 1)  # [B, 7, 7, 64]
@@ -68,6 +71,7 @@ def nips(
     seed: int = 0,
     dtype: str = "float32",
     state_dtype: str = "uint8",
+    initializer: str = "torch",
 ) -> keras.Model:
     """Builds the network of Mnih et al. (2013) and (2016): 16 8x8/4, 32 4x4/2 (valid), 256.
 
@@ -84,12 +88,13 @@ def nips(
         seed: seed of the initial weights, an integer from 0.
         dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
         state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+        initializer: how the weights start, "torch" or "he": see `SeededLayers`.
 
     Raises:
         ValueError: a shape, number or name is none of these, or two heads don't go together.
         TypeError: a number is no integer.
     """
-    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=20)
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, initializer, min_size=20)
     x = layers.convolution(x, 16, 8, 4)  # [B, 20, 20, 16] of 84x84
     x = layers.convolution(x, 32, 4, 2)  # [B, 9, 9, 32]
     return _finish("nips", layers, state, x, num_actions, 256, dueling, actor_critic, lstm_units)
@@ -108,6 +113,7 @@ def catch(
     seed: int = 0,
     dtype: str = "float32",
     state_dtype: str = "float32",
+    initializer: str = "torch",
 ) -> keras.Model:
     """Builds a small network for Catch's grids, (10, 5) or (24, 24): 16 3x3/2, 32 3x3/2 (same), 64.
 
@@ -120,12 +126,13 @@ def catch(
         seed: seed of the initial weights, an integer from 0.
         dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
         state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+        initializer: how the weights start, "torch" or "he": see `SeededLayers`.
 
     Raises:
         ValueError: a shape, number or name is none of these, or two heads don't go together.
         TypeError: a number is no integer.
     """
-    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=1, ranks=(2, 3))
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, initializer, min_size=1, ranks=(2, 3))
     if len(state.shape) == 3:
         x = keras.layers.Reshape((*state.shape[1:], 1), dtype=dtype, name="image")(x)  # [B, H, W, 1]
     x = layers.convolution(x, 16, 3, 2, "same")  # [B, 5, 3, 16] of 10x5
@@ -144,6 +151,7 @@ def mlp(
     seed: int = 0,
     dtype: str = "float32",
     state_dtype: str = "float32",
+    initializer: str = "torch",
 ) -> keras.Model:
     """Builds dense layers on the flattened state.
 
@@ -157,12 +165,13 @@ def mlp(
         seed: seed of the initial weights, an integer from 0.
         dtype: precision, "float32", "mixed_bfloat16" or "mixed_float16".
         state_dtype: "uint8" (scaled by 1/255 inside) or "float32" (taken as it is).
+        initializer: how the weights start, "torch" or "he": see `SeededLayers`.
 
     Raises:
         ValueError: a shape, number or name is none of these, or two heads don't go together.
         TypeError: a number is no integer.
     """
-    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype)
+    layers, state, x = _begin(state_shape, num_actions, seed, dtype, state_dtype, initializer)
     *trunk, last = _sizes("hidden", hidden) or (None,)
     x = _flat(x, dtype)  # [B, F]
     for units in trunk:
@@ -215,7 +224,7 @@ def network_precision(network: keras.Model) -> str:
     return next((name for name in reversed(PRECISIONS) if name in found), "float32")
 
 
-def _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=None, ranks=(3,)):
+def _begin(state_shape, num_actions, seed, dtype, state_dtype, initializer, min_size=None, ranks=(3,)):
     """Checks the arguments; returns the layers, the input and the scaled state, both [B, ...]."""
     shape = _sizes("state_shape", state_shape)
     if min_size is not None:
@@ -223,7 +232,8 @@ def _begin(state_shape, num_actions, seed, dtype, state_dtype, min_size=None, ra
     require_integer("num_actions", num_actions, least=1)
     require_choice("dtype", dtype, PRECISIONS)
     require_choice("state_dtype", state_dtype, STATE_DTYPES)
-    layers = SeededLayers(require_integer("seed", seed, least=0), dtype)
+    require_choice("initializer", initializer, INITIALIZERS)
+    layers = SeededLayers(require_integer("seed", seed, least=0), dtype, initializer)
     state = keras.Input(shape, dtype=state_dtype, name="state")  # [B, ...]
     if state_dtype == "uint8":
         return layers, state, keras.layers.Rescaling(1 / 255, dtype=dtype, name="scaling")(state)

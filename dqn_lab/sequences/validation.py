@@ -5,7 +5,7 @@ import numpy as np
 
 from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.environments.lanes import Lanes
-from dqn_lab.exploration import epsilon_greedy
+from dqn_lab.exploration import draw_exploration
 from dqn_lab.replay.replay import Replay
 from dqn_lab.replay.ring import FrameRing
 from dqn_lab.sequences.policy import action_values
@@ -44,6 +44,12 @@ class ValidationInstance(SimulationReadings):
         self._identity = sequence.get_identity()
         self._seed, self._next_episode = 0, 0
         self._generators: list[np.random.Generator] = []
+        self._explored = np.zeros(self.num_envs, bool)
+
+    @property
+    def environments(self) -> list:
+        """What is played in: an environment a lane, or a user's own vector environment."""
+        return self._simulation.lanes.environments()
 
     @property
     def initial_decisions(self) -> int:
@@ -106,6 +112,10 @@ class ValidationInstance(SimulationReadings):
         self._begin_once()
         return self._front_end.ask_states(self._replay.ring.newest_index)
 
+    def get_latest_exploration(self) -> np.ndarray:
+        """Tells where the last decision's action was drawn uniformly at random. [N] bool"""
+        return self._explored.copy()
+
     def get_latest_transition(self) -> dict[str, np.ndarray]:
         """Returns the last decision of every lane as the learner would see it.
 
@@ -127,12 +137,10 @@ class ValidationInstance(SimulationReadings):
 
     def _choose_actions(self, values: np.ndarray | None) -> np.ndarray:
         epsilon = 1.0 if values is None else self.epsilon
-        values = np.zeros((self.num_envs, self.num_actions)) if values is None else values  # [N, A]
-        drawn = [
-            epsilon_greedy(values[lane : lane + 1], epsilon, generator)
-            for lane, generator in enumerate(self._generators)  # a game's draws depend on no other lane
-        ]
-        return np.concatenate(drawn)  # [N]
+        # A game's draws depend on no other lane.
+        drawn = [draw_exploration(1, self.num_actions, epsilon, generator) for generator in self._generators]
+        self._explored, action = map(np.concatenate, zip(*drawn, strict=True))  # [N], [N]
+        return action if values is None else np.where(self._explored, action, np.argmax(values, axis=1))  # [N]
 
     def _begin_episodes(self, lanes: np.ndarray) -> None:
         numbers = self._next_episode + np.arange(int(lanes.sum()))

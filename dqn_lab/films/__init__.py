@@ -1,0 +1,1 @@
+"""Films of games: an agent plays, and each picture is drawn, encoded or shown."""

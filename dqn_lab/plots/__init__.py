@@ -1,0 +1,1 @@
+"""Pictures of curves: runs grouped, their means and ranges, and how they are drawn."""
