@@ -73,9 +73,9 @@ install_package() { # base EXTRA...
   done
   if [ -n "$extras" ]; then extras="[${extras#,}]"; fi
   printf 'Installing dqn_lab%s into %s (the first time it takes minutes)\n' "$extras" "$root/.venv"
+  now=$(stamp) # before pip reads pyproject.toml: an edit meanwhile is installed by the next call
   (cd "$root" && "$python" -m pip install --quiet --disable-pip-version-check --editable ".$extras") ||
     fail "The installation failed; pip says above why."
-  now=$(stamp)
   for extra in "$@"; do printf '%s\n' "$now" >"$root/.venv/installed-$extra"; done
 }
 
