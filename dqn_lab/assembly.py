@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from dqn_lab.arguments import require_choice, require_fraction, require_integer
+from dqn_lab.arguments import require_choice, require_flag, require_fraction, require_integer
 from dqn_lab.initial_weights import load_initial_weights
 from dqn_lab.protocols import Protocol, get_protocol
 from dqn_lab.run import Run
@@ -39,7 +39,9 @@ DEFAULTS = {
     "evaluation_max_steps": math.inf,
     "initial_states": 1000,
     "initial_states_dir": "runs/initial_states",
+    "media_period_evaluations": 10,
     "log_period_updates": 1000,
+    "log_weights": False,
     "checkpoint_period_steps": 500_000,
     "checkpoint_period_minutes": 10.0,
     "keep": 2,
@@ -158,6 +160,7 @@ class Assembly:
                 total_steps=self["total_steps"],
                 total_updates=self["total_updates"],
                 log_period_updates=require_integer("log_period_updates", self["log_period_updates"], least=1),
+                log_weights=require_flag("log_weights", self["log_weights"]),
                 **self._checkpoint_arguments(),
             )
 
@@ -214,6 +217,7 @@ class Assembly:
     def _evaluation_arguments(self) -> dict[str, object] | None:
         """What `make_evaluation` takes beside the sequence, or None where the rundef wants no evaluation."""
         period = require_integer("evaluation_period_epochs", self["evaluation_period_epochs"], least=0)
+        media = require_integer("media_period_evaluations", self["media_period_evaluations"], least=0)
         if period == 0:
             return None
         return {
@@ -225,6 +229,7 @@ class Assembly:
             "period_epochs": period,
             "seed": self["seed"],
             "num_envs": self._evaluation_lanes,
+            "media_period_evaluations": media,
         }
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from dqn_lab.arguments import require_integer
+from dqn_lab.arguments import require_flag, require_integer
 from dqn_lab.assembly import DEFAULTS, Assembly, make_evaluation, own_names
 from dqn_lab.asynchronous.settings import AsynchronousSettings
 from dqn_lab.asynchronous_run import AsynchronousRun
@@ -158,6 +158,7 @@ class AsynchronousAssembly(Assembly):
                 protocol=self.protocol,
                 device=self._describe_device(),
                 total_steps=self["total_steps"],
+                log_weights=require_flag("log_weights", self["log_weights"]),
                 **self._checkpoint_arguments(),
             )
 

@@ -25,6 +25,7 @@ class AsynchronousRun(ResumableRun):
         make_evaluation: `sequence -> Evaluation`; None to evaluate never.
         greedy: an actor-critic is evaluated by its policy's most likely actions, instead of sampled ones.
         steps_per_epoch: agent steps of all workers from one evaluation, row and checkpoint to the next.
+        log_weights: whether TensorBoard shows the weights, at each epoch's end.
         arguments, protocol, device, total_steps, checkpoint_period_minutes, keep, keep_weights: as `Run`.
 
     Raises:
@@ -52,6 +53,7 @@ class AsynchronousRun(ResumableRun):
         protocol=None,
         device: str = "",
         total_steps: float = math.inf,
+        log_weights: bool = False,
         checkpoint_period_minutes: float | None = 10.0,
         keep: int = 2,
         keep_weights: str = "none",
@@ -71,6 +73,7 @@ class AsynchronousRun(ResumableRun):
             protocol=protocol,
             device=device,
             total_steps=total_steps,
+            log_weights=log_weights,
             checkpoint_period_minutes=checkpoint_period_minutes,
             keep=keep,
             keep_weights=keep_weights,

@@ -166,18 +166,18 @@ class AsynchronousTraining(Training):
         result = self._evaluator.receive()
         for line in result["lines"]:
             _logger.info("%s", line)
-        self._deliver(result["state"])
+        self._deliver(result["state"], result["media"])
 
     def _deliver_all(self) -> None:
         while self._pending:
             self._deliver()
 
-    def _deliver(self, evaluation_state: dict | None = None) -> None:
+    def _deliver(self, evaluation_state: dict | None = None, media=None) -> None:
         """Shows the oldest record to the callbacks, as the end of its epoch."""
         carried = self.checkpoints.get_state()
         self._before = {name: carried[name] for name in ("callbacks", "curves")}
         if evaluation_state is not None:
-            self._evaluation_callback.receive(evaluation_state)
+            self._evaluation_callback.receive(evaluation_state, media)
         self._shown = record = self._pending[0]
         try:
             self._view()

@@ -74,6 +74,7 @@ def evaluate(
     num_max_iter: float,
     seed: int = 0,
     stop_requested: Callable[[], bool] = lambda: False,
+    watch: Callable[[], None] | None = None,
 ) -> EvaluationResult:
     """Play episodes 0, 1, 2, ... with the twin's present policy and epsilon; count them by number.
 
@@ -87,6 +88,7 @@ def evaluate(
         num_max_iter: steps that the counted episodes may take together, at least 1, or infinity.
         seed: of all episodes.
         stop_requested: asked before each step whether to break off.
+        watch: called before the first decision and after each, when the twin shows where it stands; None.
 
     Raises:
         EvaluationStopped: it was.
@@ -96,10 +98,14 @@ def evaluate(
     check_limits(num_episodes, num_max_iter)
     twin.reseed(seed)
     tally = _Tally(num_episodes, num_max_iter, twin.num_envs)
+    if watch is not None:
+        watch()
     while not tally.decided:
         if stop_requested():
             raise EvaluationStopped
         twin.simulate_single()
+        if watch is not None:
+            watch()
         tally.add(
             twin.episode_number,
             twin.get_latest_acted(),

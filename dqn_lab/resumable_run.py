@@ -31,6 +31,7 @@ class ResumableRun:
         device: what it computes on and why, one line.
         total_steps: agent steps of the run; `math.inf` for no such limit.
         log_period_updates: updates between two TensorBoard points inside an epoch.
+        log_weights: whether TensorBoard shows weights and gradients; see `TensorBoardWeights`.
         checkpoint_period_minutes: from one checkpoint to the next; None: minutes don't decide.
         keep: how many of the newest checkpoints stay.
         keep_weights: "all" writes the network's weights at each evaluation; "none".
@@ -53,6 +54,7 @@ class ResumableRun:
         device: str = "",
         total_steps: float = math.inf,
         log_period_updates: int = 1000,
+        log_weights: bool = False,
         checkpoint_period_minutes: float | None = 10.0,
         keep: int = 2,
         keep_weights: str = "none",
@@ -64,7 +66,7 @@ class ResumableRun:
         self.protocol = protocol
         self.device = device
         self.total_steps = require_above_0("total_steps", total_steps)
-        self.log_period_updates = log_period_updates
+        self.log_period_updates, self.log_weights = log_period_updates, log_weights
         self.checkpoint_period_minutes = checkpoint_period_minutes
         self.keep, self.keep_weights = keep, keep_weights
 
@@ -158,6 +160,12 @@ class ResumableRun:
         for line in self.describe():
             say(line)
         self._inspect(say)
+
+    def __repr__(self) -> str:
+        steps = getattr(self.agent.sequence, "steps", self.sequence.steps)  # workers' are counted by the agent's
+        total = "" if math.isinf(self.total_steps) else f" of {self.total_steps:,}"
+        made = f"{self.sequence.environment_name}, {steps:,}{total} steps, {self.agent.updates:,} updates"
+        return "\n  ".join([f"{type(self).__name__}: {made}", *self.describe()])
 
     def describe(self) -> list[str]:
         """What it runs on and by which rules, in lines."""

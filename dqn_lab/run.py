@@ -26,6 +26,7 @@ class Run(ResumableRun):
         total_steps: agent steps of the run, the fill included; `math.inf` for no such limit.
         total_updates: gradient steps of the run; the first total that is reached ends it.
         log_period_updates: updates between two TensorBoard points inside an epoch.
+        log_weights: whether TensorBoard shows weights and gradients that often; see `TensorBoardWeights`.
         checkpoint_period_steps: agent steps from one checkpoint to the next; None: minutes alone decide.
         checkpoint_period_minutes: as well, whichever comes first; None: steps alone decide.
         keep: how many of the newest checkpoints stay.
@@ -55,6 +56,7 @@ class Run(ResumableRun):
         total_steps: float = math.inf,
         total_updates: float = math.inf,
         log_period_updates: int = 1000,
+        log_weights: bool = False,
         checkpoint_period_steps: int | None = 500_000,
         checkpoint_period_minutes: float | None = 10.0,
         keep: int = 2,
@@ -69,12 +71,16 @@ class Run(ResumableRun):
             device=device,
             total_steps=total_steps,
             log_period_updates=log_period_updates,
+            log_weights=log_weights,
             checkpoint_period_minutes=checkpoint_period_minutes,
             keep=keep,
             keep_weights=keep_weights,
         )
         self.total_updates = require_above_0("total_updates", total_updates)
         self.checkpoint_period_steps = checkpoint_period_steps
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n  agent: {type(self.agent).__name__}\n  sequence: {self.sequence!r}"
 
     def config(self, rundef: str = "", rundef_file: str | Path | None = None) -> dict:
         """As `ResumableRun`, with the feeding."""

@@ -10,6 +10,7 @@ from dqn_lab.checkpoint import complete_checkpoints
 from dqn_lab.interruption import Interruption
 from dqn_lab.run_checkpoints import RunCheckpoints, UnsavedError
 from dqn_lab.run_directory import RunDirectory, jsonable
+from dqn_lab.rundef_keys import ASYNCHRONOUS_KEYS, COMMON_KEYS
 from dqn_lab.totals import StepTotals
 
 
@@ -47,6 +48,9 @@ class Training:
         from dqn_lab.callbacks.progress import Progress
         from dqn_lab.callbacks.progress_csv import ProgressCSV
         from dqn_lab.callbacks.tensorboard import TensorBoardScalars
+        from dqn_lab.callbacks.tensorboard_dashboards import TensorBoardDashboards
+        from dqn_lab.callbacks.tensorboard_media import TensorBoardMedia
+        from dqn_lab.callbacks.tensorboard_weights import TensorBoardWeights
         from dqn_lab.callbacks.weights import KeepWeights
 
         self._run, self._directory, self._transcript, self._totals = run, directory, transcript, totals
@@ -61,6 +65,7 @@ class Training:
             texts=_texts(run, config),
             clock=self.clock,
         )
+        period = run.log_period_updates
         self._limits = self._make_limits()
         self._progress = progress = Progress(transcript, metrics, self._limits, clock=self.clock)
         stateful = {"metrics": metrics, "tensorboard": tensorboard, "progress": progress}
@@ -73,6 +78,9 @@ class Training:
             *callbacks,
             ProgressCSV(directory.progress, metrics),
             tensorboard,
+            TensorBoardDashboards(tensorboard, _hparams(config), _name(directory), COMMON_KEYS | ASYNCHRONOUS_KEYS),
+            *([TensorBoardMedia(tensorboard, metrics, run.evaluation)] if evaluation else []),
+            *([TensorBoardWeights(tensorboard, metrics, period_updates=period)] if run.log_weights else []),
             progress,
             BestCheckpoint(directory.best, metrics, counters=self.checkpoints.counters),
             *([KeepWeights(directory.weights, metrics)] if run.keep_weights == "all" else []),
@@ -158,6 +166,16 @@ class Training:
     def _save_rest(self) -> bool:
         """Saves what isn't saved and is safe after an error; tells whether there is any checkpoint of this run."""
         return self.checkpoints.save_if_new()
+
+
+def _hparams(config: dict) -> dict[str, object]:
+    """What runs are compared by in TensorBoard."""
+    return {"rundef": config["rundef"], **config["arguments"]}
+
+
+def _name(directory: RunDirectory) -> str:
+    """Of a run, with the folder that it lies in."""
+    return "/".join(directory.path.absolute().parts[-2:])
 
 
 def _texts(run, config: dict) -> dict[str, str]:

@@ -10,6 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
+from dqn_lab.notebook import in_notebook
+
 _LOGGER = "dqn_lab"
 
 
@@ -190,6 +192,5 @@ def _encodable(text: str, encoding: str | None) -> str:
 
 def _is_terminal(stream) -> bool:
     """A terminal on which a line can be drawn anew. A notebook's `!command` only looks like one."""
-    in_notebook = "ipykernel" in sys.modules or "JPY_PARENT_PID" in os.environ
     dumb = os.environ.get("TERM") == "dumb"
-    return stream is not None and stream.isatty() and not in_notebook and not dumb
+    return stream is not None and stream.isatty() and not in_notebook() and not dumb

@@ -20,7 +20,8 @@ Deviations:
 Scores are told with a final epsilon of none: the workers' epsilons fall to 0.1, 0.01 or 0.5, drawn for each, and an
 actor-critic has none. It is evaluated by actions drawn from its policy, and by no other random ones.
 
-Expected: Pong about 20 with a3c; another implementation took 12 hours for it on 11 threads.
+Expected: Pong about 20 with a3c; another implementation took 12 hours for it on 11 threads. Two workers came to 19.8 in
+two hours with `t_max=20 rmsprop_epsilon=1e-6 rmsprop_start=1 learning_rate=1e-4 anneal=false` (one seed).
 """
 
 import math
@@ -66,6 +67,8 @@ def run(
     evaluation_max_steps: int | float = math.inf,
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
+    media_period_evaluations: int = 10,
+    log_weights: bool = False,
     checkpoint_period_minutes: float | None = 10.0,
     keep: int = 2,
     keep_weights: Literal["none", "all"] = "none",

@@ -61,7 +61,9 @@ def run(
     evaluation_max_steps: int | float = 108_000 // 4,  # a game at its cap of 108,000 frames fits
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
+    media_period_evaluations: int = 10,
     log_period_updates: int = 1000,
+    log_weights: bool = False,
     checkpoint_period_steps: int | None = 500_000,
     checkpoint_period_minutes: float | None = 10.0,
     keep: int = 2,

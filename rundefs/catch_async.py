@@ -57,6 +57,8 @@ def run(
     evaluation_max_steps: int | float = math.inf,
     initial_states: int = 1000,
     initial_states_dir: str | None = "runs/initial_states",
+    media_period_evaluations: int = 10,
+    log_weights: bool = False,
     checkpoint_period_minutes: float | None = 10.0,
     keep: int = 2,
     keep_weights: Literal["none", "all"] = "none",

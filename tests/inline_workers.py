@@ -115,7 +115,8 @@ class InlineEvaluator:
         Inline.now.on_receive()
         epoch, parameters, view = self._requests.pop(0)
         state = evaluator._end_epoch(self._evaluation, self._agent, epoch, parameters, view)
-        return {"epoch": epoch, "state": pickle.loads(pickle.dumps(state)), "lines": []}
+        state, media = pickle.loads(pickle.dumps((state, self._evaluation.media)))
+        return {"epoch": epoch, "state": state, "media": media, "lines": []}
 
     def stop(self):
         Inline.now.ended += 1

@@ -31,6 +31,7 @@ _TAGS_OF_TIME = {
     "time/sampling",
     "time/update",
 }
+_PLUGINS = {"scalars", "histograms", "images"}
 
 
 def everything(run_directory: Path, actions: int = 1000) -> dict[str, object]:
@@ -73,15 +74,19 @@ def rows(run_directory: Path) -> dict[str, str]:
     return {name: value for name, value in cells.items() if not _TIME.search(name.partition(" ")[2])}
 
 
-def points(run_directory: Path) -> dict[str, list[float]]:
-    """All values of TensorBoard's scalars, without those of time, by tag and step, whatever file they are in."""
-    found: dict[str, list[float]] = {}
+def points(run_directory: Path) -> dict[str, list]:
+    """All curves, histograms and pictures of TensorBoard, without those of time, by tag and step, in whatever file."""
+    found: dict[str, list] = {}
     for path in sorted(Path(run_directory).glob("events.out.tfevents.*")):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
-                if value.tag in _TAGS_OF_TIME or value.tensor.dtype != tf.float32.as_datatype_enum:
+                if value.tag in _TAGS_OF_TIME or value.metadata.plugin_data.plugin_name not in _PLUGINS:
                     continue
-                found.setdefault(f"{value.tag} at {event.step}", []).append(float(tf.make_ndarray(value.tensor)))
+                content = tf.make_ndarray(value.tensor)
+                point = (
+                    content.item() if content.ndim == 0 else digest(np.array(content.tolist()))
+                )  # pictures' bytes too
+                found.setdefault(f"{value.tag} at {event.step}", []).append(point)
     return found
 
 

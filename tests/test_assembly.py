@@ -88,6 +88,7 @@ def test_a_run_records_the_rules_its_scores_are_under(game, protocol, sticky):
         ),
         ({"initial_states": -1}, "`initial_states` .* Received: initial_states=-1"),
         ({"evaluation_period_epochs": -1}, "Received: evaluation_period_epochs=-1"),
+        ({"media_period_evaluations": -1}, "Received: media_period_evaluations=-1"),
         ({"log_period_updates": 0}, "`log_period_updates` .* Received: log_period_updates=0"),
         ({"checkpoint_period_steps": 0}, "`checkpoint_period_steps` .* Received: checkpoint_period_steps=0"),
         (
@@ -119,6 +120,8 @@ def test_an_argument_of_the_wrong_type_stays_a_type_error():
         toy_rundef.run(evaluation_episodes="many")
     with pytest.raises(TypeError, match="`checkpoint_period_minutes` must be a number or None. Received: .*='often'"):
         toy_rundef.run(checkpoint_period_minutes="often")
+    with pytest.raises(TypeError, match="`log_weights` .* Received: log_weights=1"):
+        toy_rundef.run(log_weights=1)
     with pytest.raises(TypeError, match="`checkpoint_period_minutes` must be .*=True"):
         toy_rundef.run(checkpoint_period_minutes=True)
     with pytest.raises(TypeError, match="`checkpoint_period_steps` must be an integer. Received: .*=0.5"):

@@ -92,6 +92,7 @@ def test_the_run_is_told_the_rest(build):
         "greedy": True,
         "steps_per_epoch": 60,
         "total_steps": 90,
+        "log_weights": False,
         "keep": 3,
         "keep_weights": "none",
         "checkpoint_period_minutes": None,

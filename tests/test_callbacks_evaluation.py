@@ -137,6 +137,7 @@ def test_every_figure_is_a_float_in_the_logs_and_never_nan():
     ours = {name: value for name, value in logs.items() if name != "loss"}
     assert ours == {
         "eval_return_mean": 4.0,
+        "eval_return_best": 4.0,
         "eval_return_std": 0.0,
         "eval_length_mean": 3.0,
         "eval_episodes": 1.0,

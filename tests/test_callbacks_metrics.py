@@ -5,7 +5,7 @@ import math
 import pytest
 from fake_run import FakeCallback, FakeClock, FakeEvaluation, FakeFit
 
-from dqn_lab.callbacks.measures import BASELINES, COLUMNS, OF_EVALUATION
+from dqn_lab.callbacks.measures import COLUMNS, LOGS_ONLY, OF_EVALUATION
 from dqn_lab.callbacks.metrics import Meter, Metrics, Reading
 
 
@@ -223,7 +223,7 @@ def test_the_columns_are_the_fixed_ones_in_their_order():
 
 
 def test_the_tags_are_those_that_other_tools_know():
-    tags = {one.key: one.tag for one in (*COLUMNS, *BASELINES)}
+    tags = {one.key: one.tag for one in (*COLUMNS, *LOGS_ONLY)}
     assert len(set(tags.values())) == len(tags)
     expected = {
         "train_return_mean": "rollout/ep_rew_mean",

@@ -26,6 +26,7 @@ def write_pong(directory, means, seed, *, game="pong", protocol="dopamine", chec
         "steps": [125_000 * (one + 1) for one in range(epochs)],
         "frames": [500_000 * (one + 1) for one in range(epochs)],
         "episodes": [50 * (one + 1) for one in range(epochs)],
+        "minutes": [10.0 * (one + 1) for one in range(epochs)],
         "train_return_mean": [mean for mean in means for _ in range(2)],
     }
     run = write_run(directory, rows, rundef="dopamine_dqn", protocol=protocol, seed=seed, game=game)

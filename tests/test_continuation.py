@@ -36,8 +36,8 @@ def test_the_same_settings_are_accepted_as_json_keeps_them(tmp_path):
 @pytest.mark.parametrize(
     "key",
     "evaluation_epsilon evaluation_period_epochs evaluation_episodes evaluation_max_steps initial_states "
-    "initial_states_dir log_period_updates total_steps total_updates checkpoint_period_steps "
-    "checkpoint_period_minutes keep keep_weights device".split(),
+    "initial_states_dir media_period_evaluations log_period_updates log_weights total_steps total_updates "
+    "checkpoint_period_steps checkpoint_period_minutes keep keep_weights device".split(),
 )
 def test_what_only_watches_or_lengthens_a_run_may_change(tmp_path, key):
     refuse_other_settings(used(tmp_path, **{key: 1}), settings("toy", {key: 2}))

@@ -35,7 +35,7 @@ def evaluate_here(parameters, caplog):
         agent.set_parameters(given)
         caplog.clear()
         evaluation.on_epoch_end(epoch, {})
-        told.append({"epoch": epoch, "state": evaluation.get_state(), "lines": caplog.messages})
+        told.append({"epoch": epoch, "state": evaluation.get_state(), "media": None, "lines": caplog.messages})
     return told
 
 

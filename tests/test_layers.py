@@ -11,10 +11,10 @@ PACKAGE = Path(__file__).parents[1] / "dqn_lab"
 LINES = (
     "arguments",
     "replay",
-    "schedules exploration protocols rewards memory devices allocator saved_state",
+    "schedules exploration protocols rewards memory devices allocator saved_state notebook",
     "environments",
     "targets losses optimizers",
-    "models",
+    "models saliency",
     "sequences",
     "agents",
     "evaluation initial_states checkpoint snapshots saved_replay curves disk scores score_summary "

@@ -145,6 +145,29 @@ def test_of_an_actor_critic_probabilities_and_the_state_value_are_told():
     assert not any(decision.is_random for decision in decisions)
 
 
+def test_saliency_is_asked_once_a_decision_for_the_state_the_action_and_the_memory_it_was_taken_with():
+    twin, told, asked = catch_twin(epsilon=0.5), [], []
+
+    def forward(states, memory):
+        told.append((states.copy(), memory.copy()))
+        return np.log([[1.0, 2.0, 5.0]]), np.array([0.25]), memory + 1
+
+    def saliency(states, actions, memory):
+        asked.append((states.copy(), memory.copy(), actions.tolist()))
+        return states * len(asked)
+
+    twin.policy = GamePolicy(twin, forward, samples=True, lstm_units=2)
+    games = FilmedGames(twin, is_actor_critic=True, saliency=saliency)
+    decisions = [moment.decision for moment in games.play(2, seed=0) if moment.decision is not None]
+    assert len(asked) == len(told) == len(decisions) == 18
+    for decision, (states, memory), (of, before, actions) in zip(decisions, told, asked, strict=True):
+        assert np.array_equal(of, states)
+        assert np.array_equal(before, memory)
+        assert actions == [decision.action]
+        assert np.array_equal(decision.saliency, states[0, :, :, 0])  # ball and paddle, brightest
+    assert [before[0, 0, 0] for _, before, _ in asked] == [*range(9), *range(9)]
+
+
 def test_classic_control_is_drawn_at_its_rate_off_the_screen(monkeypatch):
     monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
     games = FilmedGames(catch_twin(make=lambda: gymnasium.make("CartPole-v1")))

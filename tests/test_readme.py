@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dqn_lab.callbacks.measures import BASELINES, COLUMNS
+from dqn_lab.callbacks.measures import COLUMNS, LOGS_ONLY
 from dqn_lab.cli import COMMANDS, train
 from dqn_lab.protocols import PROTOCOLS
 from dqn_lab.rundef import rundef_names
@@ -40,7 +40,7 @@ def table_after(heading: str) -> list[list[str]]:
 
 
 def test_the_metrics_table_has_every_figure_with_its_tag_unit_and_meaning():
-    expected = [[f"`{one.key}`", f"`{one.tag}`", one.unit, one.meaning] for one in (*COLUMNS, *BASELINES)]
+    expected = [[f"`{one.key}`", f"`{one.tag}`", one.unit, one.meaning] for one in (*COLUMNS, *LOGS_ONLY)]
     assert table_after("## Logged metrics") == expected
 
 

@@ -95,8 +95,8 @@ def test_help_is_quick_and_has_examples():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("\n[]\n")
-    assert done.stdout.count("\n  dqn-record runs/") == 3
-    options = "--out --watch --episodes --overlay --which --protocol --epsilon --seed --zoom --verbose"
+    assert done.stdout.count("\n  dqn-record runs/") == 4
+    options = "--out --watch --episodes --overlay --saliency --which --protocol --epsilon --seed --zoom --verbose"
     assert all(option in done.stdout for option in options.split())
 
 
@@ -164,6 +164,36 @@ def test_an_asynchronous_runs_policy_is_drawn_with_its_probabilities(tmp_path):
     assert [(game.game_return, game.length) for game in games] == evaluated(tmp_path, which="latest", episodes=4)
     orange = (pictures(told.out)[0][:, 240:] == (230, 159, 0)).all(axis=2).sum()
     assert orange > 100  # a bar of a probability about a third
+    mapped = record_run(tmp_path, tmp_path / "b.gif", saliency="deconvnet", episodes=4, say=said.append)
+    assert mapped.games == told.games
+    assert (np.ptp(pictures(mapped.out)[0].astype(int), axis=2) > 60).any()
+
+
+def test_saliency_changes_the_pictures_and_not_the_games(capsys, trained, tmp_path):
+    plain = record_run(trained, tmp_path / "plain.gif", zoom=1, seed=1)
+    code, printed, err = run(capsys, trained, "--out", tmp_path / "a.gif", "--zoom=1", "--seed=1", "--saliency=guided")
+    assert (code, err) == (0, "")
+    assert "saliency  guided: pixels that the value of the action taken depends on\n" in printed
+    told = record_run(trained, tmp_path / "b.gif", zoom=1, seed=1, saliency="gradient", overlay=True)
+    assert told.games == plain.games
+    dim, guided, gradient = (pictures(tmp_path / name) for name in ("plain.gif", "a.gif", "b.gif"))
+    assert guided.shape == dim.shape == (10, 160, 80, 3)
+    coloured = [int((np.ptp(each.astype(int), axis=2) > 60).any(axis=1).sum()) for each in guided]
+    assert min(coloured[:9]) > 0
+    assert coloured[9] == 0  # the game's end: no decision
+    assert not np.array_equal(guided, gradient[:, :160, :80])
+
+
+def test_of_states_without_pixels_there_is_no_map(capsys, tmp_path):
+    from rundefs import cartpole_v1
+
+    folder = tmp_path / "cartpole"
+    made = cartpole_v1.run(num_envs=1, initial_states_dir=None, device="cpu")
+    save_agent(folder / "best", made.agent, {"steps": 9})
+    (folder / "config.json").write_text(json.dumps(made.config("cartpole_v1"), default=str))
+    err = refused(capsys, 1, folder, "--out", tmp_path / "a.mp4", "--saliency", "gradient")
+    assert "Saliency needs states that are pictures, [H, W, C]. Received: state_shape=(4,)" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["cartpole"]
 
 
 def test_a_game_that_its_cap_ended_is_said_so():
@@ -231,6 +261,7 @@ def test_ctrl_c_is_one_line_and_130_and_leaves_no_file(capsys, trained, tmp_path
         (2, ["--out", "a.mp4", "--episodes", "0"], "argument --episodes: invalid whole number above 0 value: '0'"),
         (2, ["--out", "a.mp4", "--zoom", "x"], "argument --zoom: invalid whole number above 0 value: 'x'"),
         (2, ["--out", "a.mp4", "--epsilon", "2"], "argument --epsilon: invalid number from 0 to 1 value: '2'"),
+        (2, ["--out", "a.mp4", "--saliency", "x"], "argument --saliency: invalid choice: 'x'"),
         (2, ["--out", "a.mp4", "--seed", "-1"], "argument --seed: invalid whole number from 0 on value: '-1'"),
         (1, ["--out", "a.avi"], "must end in .mp4, .gif. Received: out='a.avi'"),
         (1, ["--out", "none/a.mp4"], "The folder of `out` doesn't exist. Received: out='none/a.mp4'"),

@@ -21,6 +21,7 @@ class Counts:
     """An agent and its sequence in one: an update is a step."""
 
     frames = episodes = updates = steps = 0
+    episode_return_sum = 0.0
     refused = None  # count that can't be restored
 
     def __init__(self):

@@ -195,7 +195,7 @@ def test_the_common_keys_are_those_that_others_build_on():
     n_step, gamma, double, dueling, loss, optimizer, learning_rate, precision, device, feeding,
     epsilon_start, epsilon_end, epsilon_begin_steps, epsilon_steps, evaluation_epsilon,
     evaluation_period_epochs, evaluation_episodes, evaluation_max_steps, initial_states,
-    initial_states_dir, log_period_updates, total_steps, total_updates,
+    initial_states_dir, media_period_evaluations, log_period_updates, log_weights, total_steps, total_updates,
     checkpoint_period_steps, checkpoint_period_minutes, keep, keep_weights, initial_weights"""
     assert {name.strip() for name in fixed.split(",")} <= set(COMMON_KEYS)
 
@@ -212,7 +212,8 @@ def test_no_key_that_an_update_depends_on_may_change():
     watching = (
         "evaluation_",
         "initial_states",
-        "log_period",
+        "log_",
+        "media_period",
         "total_",
         "checkpoint_period",
         "keep",

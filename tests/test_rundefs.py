@@ -18,16 +18,18 @@ from dqn_lab.rundef_keys import ASYNCHRONOUS_KEYS, COMMON_KEYS, REPLAY_KEYS
 REPLAY = (
     "acrobot_v1",
     "atari_dqn",
+    "breakout_fast",
     "breakout_v0",
     "cartpole_v0",
     "cartpole_v1",
     "catch",
     "dopamine_dqn",
     "mountaincar_v0",
+    "pong_fast",
 )
 ASYNCHRONOUS = ("atari_async", "cartpole_async", "catch_async")
 NAMES = tuple(sorted(REPLAY + ASYNCHRONOUS))
-ATARI = ("atari_async", "atari_dqn", "breakout_v0", "dopamine_dqn")
+ATARI = ("atari_async", "atari_dqn", "breakout_fast", "breakout_v0", "dopamine_dqn", "pong_fast")
 TOY_EVALUATION = {
     "evaluation_episodes": 2,
     "evaluation_max_steps": 60,

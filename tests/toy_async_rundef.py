@@ -57,6 +57,8 @@ def run(
     evaluation_max_steps: int | float = math.inf,
     initial_states: int = 4,
     initial_states_dir: str | None = None,
+    media_period_evaluations: int = 0,
+    log_weights: bool = False,
     checkpoint_period_minutes: float | None = 10.0,
     keep: int = 2,
     keep_weights: Literal["none", "all"] = "none",

@@ -15,6 +15,7 @@ from dqn_lab.agents.saved_model import SavedModel
 from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.exploration import epsilon_greedy
 from dqn_lab.models.networks import network_precision
+from dqn_lab.notebook import in_notebook
 
 
 class Agent(SavedModel):
@@ -35,6 +36,7 @@ class Agent(SavedModel):
         target_network: its own variables, or None.
         sequence: the sequence being fitted, or fitted last.
         fit_callbacks: the callbacks given to that fit, which Keras does not show to one another.
+        before_update: called with each minibatch of a fit before its update; a callback may set it, for that fit. None.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or range.
@@ -66,10 +68,12 @@ class Agent(SavedModel):
         self.built = True
         self.sequence = None
         self.fit_callbacks: tuple = ()
+        self.before_update: Callable[[dict], None] | None = None
         self._feed = None
         self._gradient_step: GradientStep | None = None
         self._compiled_q_values = CompiledFunction(self._network_values)
         self._compiled_td_errors = CompiledFunction(self._td_errors)
+        self._compiled_gradients = CompiledFunction(self._unscaled_gradients)
 
     # What a rule says.
 
@@ -142,13 +146,7 @@ class Agent(SavedModel):
 
     def train_step(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Makes one gradient step from the mean of the rows' weighted losses, if it and its gradient are finite."""
-        weights = self.network.trainable_variables
-        with tf.GradientTape() as tape:
-            losses = tf.cast(self.example_losses(batch), tf.float32)  # [B]
-            loss = tf.reduce_mean(batch["weight"] * losses) + self._regularization()  # []
-            scaled = self.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, weights)
-        scale = self.optimizer.scale_loss(tf.ones_like(loss))  # 1, or a loss scaling that the optimizer undoes
+        loss, gradients, scale = self._loss_and_gradients(batch)
         norm = tf.linalg.global_norm(gradients) / scale  # []
         if self.gradient_clip is not None:
             gradients = _scaled(gradients, tf.minimum(1.0, self.gradient_clip / norm))
@@ -169,6 +167,25 @@ class Agent(SavedModel):
         """
         self.make_train_function()
         return self._compiled_update(_to_device(batch))
+
+    def gradients(self, batch: dict) -> list[np.ndarray]:
+        """Returns the gradient of the loss over a minibatch, before any clipping, and changes nothing by it.
+
+        Compiled at its first call, apart from the update.
+
+        Args:
+            batch: of a sequence; arrays or tensors.
+
+        Returns:
+            One array for each of the network's trainable variables; 0 where the loss doesn't depend on it.
+        """
+        means = [variable for metric in self.metrics for variable in metric.variables]
+        before = [(variable, variable.numpy()) for variable in (*self.non_trainable_variables, *means)]
+        try:
+            return [each.numpy() for each in self._compiled_gradients(_to_device(batch))]
+        finally:
+            for variable, values in before:  # figures, and whatever a network in training counts
+                variable.assign(values)
 
     def check_finite(self) -> None:
         """Raises FloatingPointError if a loss or gradient was not finite, since when no update has been made."""
@@ -243,7 +260,7 @@ class Agent(SavedModel):
 
         Args:
             sequence: a dqn_lab sequence, whose actions are taken by this agent's values.
-            epochs, initial_epoch, callbacks, verbose: as in Keras.
+            epochs, initial_epoch, callbacks, verbose: as in Keras; but "auto" is one line an epoch in a notebook.
             epoch_updates: updates in each epoch of this fit, such as the rest of one that was broken off; None for as
                 many as the sequence says.
             log_period_updates: how often the figures in the callbacks' `logs` are read from the device, and a loss
@@ -289,7 +306,7 @@ class Agent(SavedModel):
                 epochs=epochs,
                 initial_epoch=initial_epoch,
                 callbacks=callbacks,
-                verbose=verbose,
+                verbose=2 if verbose == "auto" and in_notebook() else verbose,
                 shuffle=False,
             )
         except BaseException as raised:
@@ -339,6 +356,8 @@ class Agent(SavedModel):
         if feed is None:
             raise RuntimeError("An agent learns from a sequence, by `agent.fit(sequence)`.")
         batch = feed.next_batch()
+        if self.before_update is not None:
+            self.before_update(batch)
         begin = time.perf_counter()
         logs = self._compiled_update(batch)
         self._updates_begun += 1
@@ -349,6 +368,22 @@ class Agent(SavedModel):
         feed.end_update()
         self._in_epoch = feed.left > 0
         return self._logs
+
+    def _loss_and_gradients(self, batch) -> tuple:
+        """Returns the mean loss, its gradients, a scale that the optimizer undoes in them, and takes no step."""
+        with tf.GradientTape() as tape:
+            losses = tf.cast(self.example_losses(batch), tf.float32)  # [B]
+            loss = tf.reduce_mean(batch["weight"] * losses) + self._regularization()  # []
+            scaled = self.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, self.network.trainable_variables)
+        return loss, gradients, self.optimizer.scale_loss(tf.ones_like(loss))  # scale 1, but for a loss scaling
+
+    def _unscaled_gradients(self, batch) -> list:
+        _, gradients, scale = self._loss_and_gradients(batch)
+        pairs = zip(gradients, self.network.trainable_variables, strict=True)
+        return [
+            tf.zeros(w.shape) if g is None else tf.cast(tf.convert_to_tensor(g), tf.float32) / scale for g, w in pairs
+        ]
 
     def _counted_update(self, batch):
         logs = self.train_step(batch)
@@ -368,7 +403,7 @@ class Agent(SavedModel):
         return sum((tf.cast(weight.regularizer(weight), tf.float32) for weight in weights), start=0.0)  # []
 
     def _end(self, feed) -> None:
-        self._feed = None
+        self._feed = self.before_update = None
         feed.close()
         if feed.left:
             gc.collect()  # frees what Keras made for an epoch that was broken off, which only a collection can

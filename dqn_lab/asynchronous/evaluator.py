@@ -95,6 +95,7 @@ class Evaluator:
         Returns:
             epoch: as submitted.
             state: the evaluation's, for `Evaluation.set_state`.
+            media: the evaluation's.
             lines: what it logged, as lines.
 
         Raises:
@@ -151,7 +152,8 @@ def run_evaluator(pipe: Connection, stopping) -> None:
                     evaluation.set_state(*content)
                 else:
                     state = _end_epoch(evaluation, agent, *content)
-                    _answer(pipe, None, {"epoch": content[0], "state": state, "lines": lines})
+                    result = {"epoch": content[0], "state": state, "media": evaluation.media, "lines": lines}
+                    _answer(pipe, None, result)
                     lines.clear()
         except (EvaluationStopped, EOFError):  # the latter of a parent that is gone
             pass

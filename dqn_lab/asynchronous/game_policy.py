@@ -24,6 +24,7 @@ class GamePolicy:
 
     Attributes:
         latest_values, latest_state_values: what the network said at the last decision, no dice in it, [N, A] and [N].
+        latest_memory: what it was told then, [2, N, U]; None without an LSTM.
     """
 
     def __init__(self, twin, forward: Callable, *, samples: bool, lstm_units: int):
@@ -31,11 +32,12 @@ class GamePolicy:
         self._memory = np.zeros((2, twin.num_envs, lstm_units), np.float32) if lstm_units else None  # [2, N, U]
         self._generators: list = [None] * twin.num_envs
         self._games_begun = np.full(twin.num_envs, -1)  # [N]
-        self.latest_values = self.latest_state_values = None
+        self.latest_values = self.latest_state_values = self.latest_memory = None
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
         """[N, ...] -> [N, A]"""
         self._begin_games()
+        self.latest_memory = self._memory  # a new array follows it
         values, self.latest_state_values, self._memory = self._forward(states, self._memory)  # [N, A], [N], [2, N, U]
         self.latest_values = values  # [N, A]
         if self._samples:

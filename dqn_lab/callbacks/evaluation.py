@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from dqn_lab.arguments import require_fraction, require_integer
+from dqn_lab.callbacks.evaluation_media import EvaluationMedia, GameFilm, Gif
 from dqn_lab.evaluation import NO_RESULT, EvaluationResult, check_limits, evaluate
 from dqn_lab.initial_states import INITIAL_STATES_SEED, InitialStates, held_out, sample_initial_states
 
@@ -17,6 +18,7 @@ from dqn_lab.initial_states import INITIAL_STATES_SEED, InitialStates, held_out,
 _BATCH_SIZE = 100
 _FIGURES = (
     "eval_return_mean",
+    "eval_return_best",
     "eval_return_std",
     "eval_length_mean",
     "eval_episodes",
@@ -44,6 +46,7 @@ class Evaluation(keras.callbacks.Callback):
     Adds to `logs`, as floats:
         `eval_return_mean`, `eval_return_std`, `eval_length_mean` (steps), `eval_episodes`,
         `eval_episodes_cut`, `eval_episodes_capped`: see `dqn_lab.evaluation.EvaluationResult`;
+        `eval_return_best`: the largest `eval_return_mean` so far;
         `initial_state_value`: mean over the initial states of their value, such as the largest action value;
         `td_error`: mean absolute one-step TD error over these;
         `baseline_random_return_mean`, `baseline_untrained_return_mean`: the random policy and the
@@ -66,9 +69,12 @@ class Evaluation(keras.callbacks.Callback):
         num_envs: how many lanes play beside each other. The episodes don't depend on it; which
             initial states are drawn does.
         initial_states_seed: the held-out states' own seed.
+        media_period_evaluations: evaluations from one to the next that leaves `media`, the first too; 0 for none. The
+            scores don't depend on it.
 
     Attributes:
         result: of the last evaluation.
+        media: what the epoch that ended last left to look at: film of a game, values of the initial states; or None.
         stop_requested: asked at each step whether to break off; the fit is left by `EvaluationStopped` then.
 
     Raises:
@@ -92,6 +98,7 @@ class Evaluation(keras.callbacks.Callback):
         seed: int = 0,
         num_envs: int = 8,
         initial_states_seed: int = INITIAL_STATES_SEED,
+        media_period_evaluations: int = 0,
     ):
         super().__init__()
         if not callable(sequence_constructor):
@@ -105,7 +112,10 @@ class Evaluation(keras.callbacks.Callback):
         self.limits = {"num_episodes": num_episodes, "num_max_iter": num_max_iter}
         self.period_epochs = require_integer("period_epochs", period_epochs, least=1)
         self.seed = seed
+        self._media_period = require_integer("media_period_evaluations", media_period_evaluations, least=0)
+        self._can_film = True
         self.result = NO_RESULT  # of the last evaluation
+        self.media: EvaluationMedia | None = None
         self.stop_requested: Callable[[], bool] = lambda: False  # asked at each step whether to break off
         self.complete_epochs = 0
         self._make_twin = lambda: sequence_constructor(epsilon, num_envs=num_envs)
@@ -133,6 +143,7 @@ class Evaluation(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         """Evaluate if it is time, and put the last evaluation's figures into `logs`."""
+        self.media = None
         if self.model.sequence.epoch_complete:
             first = self.complete_epochs == 0
             self.complete_epochs += 1
@@ -164,20 +175,52 @@ class Evaluation(keras.callbacks.Callback):
         self.result = EvaluationResult(
             **{name: tuple(result[name]) for name in ("returns", "lengths", "truncated")}, cut=result["cut"]
         )
-        self._logs = dict(state["logs"])
+        self._logs = self._logs | state["logs"]  # an earlier version has fewer figures
         self._baselines = dict(state["baselines"]) if state["rules"] == self._rules else {}
 
     def _evaluate(self) -> None:
         if self._states is None:
             self._prepare()
-        self.result = self._play()
+        film = self._begin_film() if self._media_due() else None
+        self.result = self._play(watch=film)
         figures = _figures(self.result) | self._judge_initial_states() | self._baselines
+        figures["eval_return_best"] = np.fmax(self._logs["eval_return_best"], self.result.return_mean)
         _logger.info("%s", self._line(figures))
         self._logs = _to_logs(figures)
+        if self._media_due():
+            self.media = EvaluationMedia(self._end_film(film), self._initial_values())
 
-    def _play(self, network=None) -> EvaluationResult:
+    def _play(self, network=None, watch: Callable[[], None] | None = None) -> EvaluationResult:
         self.model.lead(self._twin, network)
-        return evaluate(self._twin, **self.limits, seed=self.seed, stop_requested=self.stop_requested)
+        asked = self.stop_requested
+        return evaluate(self._twin, **self.limits, seed=self.seed, stop_requested=asked, watch=watch)
+
+    def _media_due(self) -> bool:
+        epochs, period = self.complete_epochs, self._media_period
+        return period > 0 and (epochs == 1 or epochs // self.period_epochs % period == 0)
+
+    def _begin_film(self) -> GameFilm | None:
+        try:
+            return GameFilm(self._twin) if self._can_film else None
+        except ValueError as error:
+            return self._leave_out_films(error)
+
+    def _end_film(self, film: GameFilm | None) -> Gif | None:
+        if film is None or film.failure is not None:
+            return None if film is None else self._leave_out_films(film.failure)
+        return film.encode()
+
+    def _leave_out_films(self, reason: Exception) -> None:
+        self._can_film = False
+        _logger.info("evaluations have no film: %s", reason)
+
+    def _initial_values(self) -> np.ndarray:
+        """Action values of the initial states, [S, A]; of an actor-critic state values, [S]."""
+        model, states = self.model, self._states
+        values_of = model.state_values if getattr(model, "actor_critic", False) else model.act_values
+        batches = states.batches(model.sequence.gamma, min(_BATCH_SIZE, max(len(states), 1)))
+        values = [np.asarray(values_of(batch["state"])) for batch in batches]
+        return np.concatenate(values)[: len(states)] if values else np.zeros(0, np.float32)
 
     def _prepare(self) -> None:
         given = self._held_out_arguments

@@ -55,7 +55,9 @@ COLUMNS: tuple[Measure, ...] = (
     Measure("time_update", "time/update", "share", "of the time: gradient steps"),
 )
 
-BASELINES: tuple[Measure, ...] = (
+# In logs and TensorBoard, but not in progress.csv.
+LOGS_ONLY: tuple[Measure, ...] = (
+    Measure("eval_return_best", "eval/best_mean_reward", "score", "largest `eval_return_mean` so far"),
     Measure("baseline_random_return_mean", "baseline/random_return", "score", "of the random policy"),
     Measure(
         "baseline_untrained_return_mean",
@@ -66,4 +68,4 @@ BASELINES: tuple[Measure, ...] = (
 )
 
 # These hold between evaluations; the logs carry the last one on.
-OF_EVALUATION = frozenset([one.key for one in COLUMNS if one.tag.startswith("eval/")] + [one.key for one in BASELINES])
+OF_EVALUATION = frozenset([one.key for one in COLUMNS if one.tag.startswith("eval/")] + [one.key for one in LOGS_ONLY])

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 
 import keras
 
-from dqn_lab.callbacks.measures import BASELINES, COLUMNS, OF_EVALUATION
+from dqn_lab.callbacks.measures import COLUMNS, LOGS_ONLY, OF_EVALUATION
 
-_KEYS = tuple(one.key for one in (*COLUMNS, *BASELINES))
+_KEYS = tuple(one.key for one in (*COLUMNS, *LOGS_ONLY))
 _PARTS = ("acting", "environment", "sampling", "update")
 
 

@@ -16,9 +16,10 @@ class ReceivedEvaluation(keras.callbacks.Callback):
         super().__init__()
         self._evaluation = evaluation
 
-    def receive(self, state: dict) -> None:
-        """Takes over `Evaluation.get_state()` of the other process, after the epoch that ends next here."""
+    def receive(self, state: dict, media) -> None:
+        """Takes over `get_state()` and `media` of the other process's, after the epoch that ends next here."""
         self._evaluation.set_state(state)
+        self._evaluation.media = media
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is not None:

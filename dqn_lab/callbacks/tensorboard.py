@@ -11,10 +11,10 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from dqn_lab.callbacks.measures import BASELINES, COLUMNS
+from dqn_lab.callbacks.measures import COLUMNS, LOGS_ONLY
 from dqn_lab.callbacks.metrics import Metered, Metrics
 
-_TAGS = {one.key: one.tag for one in (*COLUMNS, *BASELINES)}
+_TAGS = {one.key: one.tag for one in (*COLUMNS, *LOGS_ONLY)}
 
 
 class TensorBoardScalars(Metered):
@@ -60,10 +60,9 @@ class TensorBoardScalars(Metered):
         self._updates = self.model.updates
         with _told_by_the_system():
             self._writer = tf.summary.create_file_writer(self._directory)
-            with self._writer.as_default():
-                for name, text in self._texts.items():
-                    tf.summary.text(name, text, step=self.model.sequence.steps)
-            self._writer.flush()
+        with self.writing():
+            for name, text in self._texts.items():
+                tf.summary.text(name, text, step=self.model.sequence.steps)
         self._texts.clear()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -86,14 +85,24 @@ class TensorBoardScalars(Metered):
         with _told_by_the_system():
             self._writer.close()
 
-    def _write(self, figures: Mapping[str, float]) -> None:
-        self._newest = step = int(figures["steps"])
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Inside a fit: what `tf.summary` writes goes into this events file, so that a run has one, and to the disk.
+
+        Raises:
+            OSError: the disk refuses it.
+        """
         with _told_by_the_system():
             with self._writer.as_default():
-                for key, value in figures.items():
-                    if key in _TAGS and math.isfinite(value):
-                        tf.summary.scalar(_TAGS[key], value, step=step)
+                yield
             self._writer.flush()
+
+    def _write(self, figures: Mapping[str, float]) -> None:
+        self._newest = step = int(figures["steps"])
+        with self.writing():
+            for key, value in figures.items():
+                if key in _TAGS and math.isfinite(value):
+                    tf.summary.scalar(_TAGS[key], value, step=step)
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from dqn_lab.command_line import (
     whole_number,
 )
 
+_SALIENCY = ("gradient", "guided", "deconvnet")  # as dqn_lab.saliency.METHODS, which TensorFlow comes with
+
 
 def record(argv: Sequence[str] | None = None) -> int:
     """`dqn-record`: films whole games of a run's agent, or shows them in a window. Returns the exit code."""
@@ -48,6 +50,7 @@ def _parser() -> CommandParser:
         "The run may be going on; nothing in its directory is changed.",
         epilog="examples:\n  dqn-record runs/catch-seed0 --out catch.gif --episodes 3 --overlay\n"
         "  dqn-record runs/breakout_v0-seed0 --out learning.mp4 --which all --epsilon 0.001\n"
+        "  dqn-record runs/breakout_v0-seed0 --out seen.mp4 --saliency guided --overlay\n"
         "  dqn-record runs/breakout_v0-seed0 --watch --zoom 4",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,6 +64,12 @@ def _parser() -> CommandParser:
         action="store_true",
         help="beside the picture: score, step, epsilon, and the values of all actions (of an actor-critic their "
         "probabilities and the state's value); the one taken is marked, in another colour where it was a random one",
+    )
+    add(
+        "--saliency",
+        choices=_SALIENCY,
+        help="over the picture: which pixels of the state the value of the action taken depends on (of an actor-critic "
+        "its log-probability), by its gradient, guided backpropagation or a deconvnet",
     )
     add(
         "--which",

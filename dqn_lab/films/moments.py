@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from dqn_lab.environments.pictures import Pictures
+from dqn_lab.films.heat_map import brightness
+
 _EMULATOR_RATE = 60.0  # frames per second
-_OTHER_RATE = 30.0  # of an environment that doesn't say
 _ACTION_NAMES = {
     "CartPole": ("left", "right"),
     "MountainCar": ("left", "none", "right"),
@@ -27,12 +27,14 @@ class Decision:
         state_value: of an actor-critic, V(s); else None.
         action: the one taken.
         is_random: it was drawn uniformly, by epsilon.
+        saliency: how much each pixel of the state mattered to the action's value, 0 to 1, [H, W] of the state; or None.
     """
 
     values: np.ndarray
     state_value: float | None
     action: int
     is_random: bool
+    saliency: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,7 @@ class FilmedGames:
     Args:
         twin: of a sequence's `create_validation_instance`, with one lane, led by the agent.
         is_actor_critic: the agent's policy is logits, see `GamePolicy`; else action values.
+        saliency: a `Saliency` of the agent's network; None for no maps.
 
     Attributes:
         games: those that have ended, in order.
@@ -90,15 +93,15 @@ class FilmedGames:
         ValueError: the twin has more lanes, or its environment can't show itself.
     """
 
-    def __init__(self, twin, is_actor_critic: bool = False) -> None:
+    def __init__(self, twin, is_actor_critic: bool = False, saliency: Callable | None = None) -> None:
         environment = _only_environment(twin)
         self.games: list[FilmedGame] = []
-        self._twin, self.is_actor_critic = twin, is_actor_critic
+        self._twin, self.is_actor_critic, self._saliency = twin, is_actor_critic, saliency
         self._screens = (_EmulatorScreens if hasattr(environment.unwrapped, "on_frame") else _Renders)(environment)
         self.frame_rate = self._screens.rate
         self.action_names = _action_names(environment, twin.num_actions)
         self._policy, twin.policy = twin.policy, self._act
-        self._values = np.zeros(twin.num_actions)
+        self._values, self._states = np.zeros(twin.num_actions), None
 
     def play(self, episodes: int, seed: int) -> Iterator[Moment]:
         """Plays games 0 to `episodes` - 1 of a seed, and yields their pictures in order."""
@@ -126,15 +129,20 @@ class FilmedGames:
     def _act(self, states: np.ndarray) -> np.ndarray:
         self._screens.decide()
         values = np.asarray(self._policy(states))  # [1, A]
-        self._values = values[0]
+        self._values, self._states = values[0], states
         return values
 
     def _decision(self) -> Decision:
         action, is_random = int(self._twin.get_latest_action()[0]), bool(self._twin.get_latest_exploration()[0])
+        saliency = None if self._saliency is None else self._map(action)
         if not self.is_actor_critic:
-            return Decision(self._values, None, action, is_random)
+            return Decision(self._values, None, action, is_random, saliency)
         logits, state_value = self._policy.latest_values[0], float(self._policy.latest_state_values[0])
-        return Decision(_softmax(logits), state_value, action, is_random)
+        return Decision(_softmax(logits), state_value, action, is_random, saliency)
+
+    def _map(self, action: int) -> np.ndarray:
+        memory = getattr(self._policy, "latest_memory", None)
+        return brightness(self._saliency(self._states, np.array([action]), memory))[0]  # [H, W]
 
 
 class _EmulatorScreens:
@@ -170,51 +178,18 @@ class _Renders:
     """What an environment renders of each state in which a decision is taken, and of a game's last one."""
 
     def __init__(self, environment) -> None:
-        modes = environment.metadata.get("render_modes") or ()
-        if "rgb_array" not in modes:
-            raise ValueError(
-                "Only an environment with the render mode rgb_array has pictures. "
-                f"Received: {type(environment.unwrapped).__name__} with render_modes={list(modes)}"
-            )
-        self._environment = environment
-        environment.unwrapped.render_mode = "rgb_array"  # made to be played, not seen
-        self.rate = float(environment.metadata.get("render_fps") or _OTHER_RATE)
+        self._picture = Pictures(environment)
+        self.rate = self._picture.rate
         self._shown: list[tuple[np.ndarray, float]] = []
 
     def decide(self) -> None:
-        self._shown = [(self._render(), 0.0)]
+        self._shown = [(self._picture(), 0.0)]
 
     def take(self) -> tuple[list, list]:
         return [], self._shown
 
     def last(self) -> list[np.ndarray]:
-        return [self._render()]
-
-    def _render(self) -> np.ndarray:
-        from gymnasium.error import DependencyNotInstalled
-
-        try:
-            with _drawing_off_screen():
-                picture = self._environment.render()
-        except DependencyNotInstalled as error:
-            raise ImportError(f"Pictures of this environment need the extra `video` (pygame-ce). {error}") from None
-        if np.ndim(picture) != 3 or np.shape(picture)[2] != 3:
-            name, shape = type(self._environment.unwrapped).__name__, np.shape(picture)
-            raise ValueError(f"render() must return a picture [H, W, 3]. Received: {name} with shape {shape}")
-        return np.array(picture, np.uint8)  # [H, W, 3]
-
-
-@contextlib.contextmanager
-def _drawing_off_screen() -> Iterator[None]:
-    """Keeps pygame, which classic control is drawn with, from greeting and from looking for a display."""
-    quiet = {"PYGAME_HIDE_SUPPORT_PROMPT": "1", "SDL_VIDEODRIVER": "dummy"}
-    added = quiet.keys() - os.environ.keys()
-    os.environ.update({name: quiet[name] for name in added})
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
+        return [self._picture()]
 
 
 def _only_environment(twin):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from dqn_lab.arguments import require_integer
 from dqn_lab.devices import import_tensorflow
 from dqn_lab.films.film import Film
+from dqn_lab.films.heat_map import heated
 from dqn_lab.films.moments import FilmedGame, FilmedGames, Moment
 from dqn_lab.films.overlay import Overlay, plain
 from dqn_lab.films.window import Window, WindowClosed
@@ -34,6 +35,7 @@ class Recording:
         protocol: rules of the games, or None.
         epsilon: share of random actions.
         seed: of the games.
+        saliency: method of the maps over the pictures, or None.
         games: name of the save, its steps, and its games that were played to the end.
     """
 
@@ -45,6 +47,7 @@ class Recording:
     protocol: Protocol | None
     epsilon: float
     seed: int
+    saliency: str | None
     games: tuple[tuple[str, int, tuple[FilmedGame, ...]], ...]
 
     def lines(self) -> list[str]:
@@ -56,6 +59,8 @@ class Recording:
                 ("film", f"{self.out}: {self.seconds:.1f} s, {self.frames:,} pictures of {width} x {height} pixels")
             ]
         rows += [("protocol", f"{self.protocol or 'none'}, epsilon {self.epsilon:g}, seed {self.seed}")]
+        if self.saliency is not None:
+            rows += [("saliency", f"{self.saliency}: pixels that the value of the action taken depends on")]
         for which, steps, games in self.games:
             rows += [("agent", which if which == str(steps) else f"{which}, of {steps:,} steps")]
             rows += [("game", _told(game)) for game in games]
@@ -68,6 +73,7 @@ def record_run(
     *,
     episodes: int = 1,
     overlay: bool = False,
+    saliency: str | None = None,
     watch: bool = False,
     which: str | None = None,
     protocol: str | None = None,
@@ -84,6 +90,8 @@ def record_run(
         out: the film, an .mp4 or a .gif; None only to `watch`.
         episodes: games of each agent.
         overlay: draw score, values of the actions, and the action taken beside the picture.
+        saliency: "gradient", "guided" or "deconvnet": draw over the picture which pixels of the state, of any frame in
+            it, the value of the action taken depends on, see `Saliency` and `heat_map`. None for no map.
         watch: show them in a window too, at their speed; closing it ends the games, and then no film is kept.
         which: as `evaluate_run`; of "all" the steps of each agent are written under the picture.
         zoom: whole number that pixels are enlarged by; None: the least that makes the picture 400 pixels high.
@@ -91,7 +99,7 @@ def record_run(
 
     Raises:
         ValueError: as `load_run` and `Film`; neither `out` nor `watch`; there is no display; an environment without
-            pictures.
+            pictures; of saliency, states that are no pictures.
         ImportError: pygame is missing, where a window or the environment's pictures need it.
         OSError: the film can't be written; there is none then.
 
@@ -118,10 +126,13 @@ def record_run(
             for agent, snapshot in load_saves(Path(run_directory), chosen, say):
                 twin = games.make_twin(agent)
                 stack.callback(twin.close)  # not sooner: classic control takes pygame's display down with it
-                filmed = FilmedGames(twin, getattr(agent, "actor_critic", False))
+                is_actor_critic = getattr(agent, "actor_critic", False)
+                filmed = FilmedGames(twin, is_actor_critic, _saliency(agent.network, saliency, is_actor_critic))
                 played.append((snapshot.which if chosen == ALL else chosen, snapshot.steps, filmed.games))
                 label = f"{snapshot.steps:,} steps" if chosen == ALL else ""
                 draw = _overlaid(filmed, games.epsilon, zoom, label) if overlay else _plain(zoom, label)
+                if saliency is not None:
+                    draw = _over_heat(draw)
                 _show(filmed, filmed.play(episodes, seed), draw, film, window)
     except WindowClosed:
         say("the window was closed" + ("" if film is None else ": no film is kept"))
@@ -135,6 +146,7 @@ def record_run(
         games.protocol,
         games.epsilon,
         seed,
+        saliency,
         tuple((which, steps, tuple(each)) for which, steps, each in played),
     )
 
@@ -156,6 +168,20 @@ def _overlaid(filmed: FilmedGames, epsilon: float, zoom: int | None, label: str)
 
 def _plain(zoom: int | None, label: str) -> Draw:
     return lambda moment: plain(moment.picture, zoom, label)
+
+
+def _saliency(network, method: str | None, is_actor_critic: bool) -> Callable | None:
+    from dqn_lab.saliency import Saliency
+
+    return None if method is None else Saliency(network, method, actor_critic=is_actor_critic)
+
+
+def _over_heat(draw: Draw) -> Draw:
+    def draw_heated(moment: Moment) -> np.ndarray:
+        saliency = None if moment.decision is None else moment.decision.saliency
+        return draw(replace(moment, picture=heated(moment.picture, saliency)))
+
+    return draw_heated
 
 
 def _told(game: FilmedGame) -> str:

@@ -87,6 +87,11 @@ class AtariSequence(SynchronousSequence):
             **arguments,
         )
 
+    @property
+    def environment_name(self) -> str:
+        """What is played, as `game` was given."""
+        return self.game
+
     def make_game(self, frame_cap: int | float) -> gymnasium.Env:
         """Returns a new game; a subclass may wrap it, or play another.
 

@@ -123,6 +123,11 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         return f"{type(self).__name__} {lanes.name} {space.shape} {space.dtype} {self.num_actions} {self.state_shape}"
 
     @property
+    def environment_name(self) -> str:
+        """What is played: the environment's registered id, or its class."""
+        return self._simulation.lanes.name
+
+    @property
     def epsilon(self) -> float:
         """Probability of a random action at the present step."""
         return require_fraction("epsilon", self._epsilon(self.steps)) if callable(self._epsilon) else self._epsilon
@@ -354,9 +359,12 @@ class SynchronousSequence(FrontEnd, SimulationReadings, TurnTaking):
         self._carried = None if carried is None else self.get_transitions(carried)
 
     def __repr__(self) -> str:
+        ring = self.replay.ring
+        protocol = "" if self.protocol is None else f"protocol={str(self.protocol)!r}, "
         return (
-            f"{type(self).__name__}(num_envs={self.num_envs}, num_actions={self.num_actions}, steps={self.steps}, "
-            f"episodes={self.episodes}, stored={len(self.replay.ring)} of {self.replay.ring.capacity})"
+            f"{type(self).__name__}({self.environment_name!r}, {protocol}num_envs={self.num_envs}, "
+            f"num_actions={self.num_actions}, batch_size={self.batch_size}, steps={self.steps:,}, "
+            f"frames={self.frames:,}, episodes={self.episodes:,}, replay={len(ring):,} of {ring.capacity:,} rows)"
         )
 
     @property
