@@ -74,8 +74,8 @@ def test_help_names_the_options_and_the_rundefs(capsys):
     assert code == 0
     words = "--run-dir --set --updates --steps --minutes --fresh --check --verbose".split()
     assert all(word in out for word in words)
-    names = "acrobot_v1, atari_async, atari_dqn, breakout_v0, cartpole_async, cartpole_v0, cartpole_v1"
-    assert f"rundefs: {names}, catch, catch_async, dopamine_dqn, mountaincar_v0\n" in out
+    names = "acrobot_v1, atari_async, atari_dqn, breakout_fast, breakout_v0, cartpole_async, cartpole_v0, cartpole_v1"
+    assert f"rundefs: {names}, catch, catch_async, dopamine_dqn, mountaincar_v0, pong_fast\n" in out
 
 
 def test_the_benchmarks_help_names_its_options_and_choices(capsys):

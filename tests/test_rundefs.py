@@ -71,7 +71,9 @@ def train(name, toy, folder):
 def test_a_rundef_trains_evaluates_and_saves_through_the_command(name, tmp_path):
     rows, _, arguments = train(name, TOY, tmp_path / "run")
     assert [row["updates"] for row in rows] == ["4"]
-    assert os.listdir(tmp_path / "run" / "checkpoints") == [str(80 + 5 * arguments["train_period_steps"])]
+    lanes = arguments["num_envs"]
+    rounds = math.ceil(5 * arguments["train_period_steps"] / lanes)  # all lanes step at once
+    assert os.listdir(tmp_path / "run" / "checkpoints") == [str(80 + rounds * lanes)]
     assert arguments["batch_size"] == 8
 
 

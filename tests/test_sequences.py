@@ -691,7 +691,10 @@ def test_a_sequence_shows_its_numbers():
     sequence = small(lambda: Named((3,)))
     sequence.simulate(4)
 
-    assert repr(sequence) == ("EnvironmentSequence(num_envs=1, num_actions=2, steps=4, episodes=1, stored=6 of 64)")
+    assert repr(sequence) == (
+        "EnvironmentSequence('Named', num_envs=1, num_actions=2, batch_size=32, steps=4, frames=4, episodes=1, "
+        "replay=6 of 64 rows)"
+    )
     assert sequence.replay_bytes == sequence.replay.ring.nbytes > 64 * 4
     assert sequence.protocol is None
 
