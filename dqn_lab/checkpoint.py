@@ -120,7 +120,7 @@ def read_manifest(path: Path) -> dict:
         manifest = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"a checkpoint has a {MANIFEST}. Received: {path}") from None
-    except ValueError:  # no text, or no JSON
+    except (RecursionError, ValueError):  # no text, or no JSON
         manifest = None
     kinds = {"format": int, "counters": dict, "files": dict}
     if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):

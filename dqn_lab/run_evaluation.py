@@ -10,6 +10,7 @@ from dqn_lab.assembly import LANES, MANY_LANES
 from dqn_lab.checkpoint import find_complete
 from dqn_lab.devices import import_tensorflow
 from dqn_lab.evaluation import evaluate
+from dqn_lab.evaluation_status import EvaluationStatus
 from dqn_lab.protocols import get_protocol
 from dqn_lab.run_record import read_config
 from dqn_lab.saved_run import RunGames
@@ -32,6 +33,7 @@ def evaluate_run(
     num_envs: int | None = None,
     verbose: bool = False,
     say: Callable[[str], None] = print,
+    show: Callable[[str, float], None] | None = None,
 ) -> list[ScoreSummary]:
     """Evaluates saved agents of a run; nothing in its directory is changed.
 
@@ -44,6 +46,7 @@ def evaluate_run(
         num_envs: games beside each other; None: as in the run's own evaluations.
         verbose: lets TensorFlow say what it likes.
         say: is told, in a line, what isn't as asked.
+        show: is told twice a second how far it is, in words and from 0 to 1; None.
 
     Returns:
         One summary; of "all" one for each count of steps, ascending.
@@ -64,8 +67,11 @@ def evaluate_run(
 
     def play(agent, snapshot: Snapshot) -> ScoreSummary:
         twin = games.make_twin(agent, lanes)
+        skip = frames_per_step(games.protocol)
+        label = chosen if chosen in ("best", "latest") else f"{snapshot.steps:,} steps"
+        watch = None if show is None else EvaluationStatus(twin, limits, label, show, frames_per_step=skip)
         try:
-            result = evaluate(twin, **limits, seed=seed)
+            result = evaluate(twin, **limits, seed=seed, watch=watch)
         finally:
             twin.close()
         about = (games.protocol, games.epsilon, seed, games.game if games.is_atari else None)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +47,7 @@ class RunRecord:
     def seed(self) -> int | None:
         """Its seed, where it has the key."""
         seed = self.arguments.get("seed")
-        return seed if isinstance(seed, int) else None
+        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
 
 def read_run(directory: str | Path) -> RunRecord:
@@ -67,6 +70,31 @@ def read_run(directory: str | Path) -> RunRecord:
     )
 
 
+def read_runs(directories: Iterable[str | Path], say: Callable[[str], None] = print) -> list[RunRecord]:
+    """Reads the records of runs, each once though it may be named twice.
+
+    Args:
+        directories: such as `runs/*` names; among them may be folders and files that are no runs.
+        say: is told, in a line each, which of them are left out.
+
+    Raises:
+        ValueError: none is a run directory, or one doesn't exist.
+    """
+    found, refused = [], []
+    for place in {os.path.realpath(one): Path(one) for one in directories}.values():
+        try:
+            found.append(read_run(place))
+        except (OSError, ValueError) as error:
+            if not os.path.exists(place):  # a slip of the pen, which no `*` makes
+                raise
+            refused.append((place, error))
+    if refused and not found:
+        raise refused[0][1]
+    for place, error in refused:
+        say(f"{place} is left out: {str(error).partition(' Received: ')[0]}")
+    return found
+
+
 def read_config(directory: str | Path) -> dict:
     """Reads a run directory's config.json.
 
@@ -75,17 +103,19 @@ def read_config(directory: str | Path) -> dict:
     """
     try:
         config = json.loads((Path(directory) / "config.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise ValueError(f"A run directory has a config.json. Received: run_directory={str(directory)!r}") from None
-    except ValueError:  # no text, or no JSON
+    except (RecursionError, ValueError):  # no text, or no JSON
         config = None
-    if not isinstance(config, dict) or not isinstance(config.get("arguments"), dict):
+    if not _is_of_a_run(config):
         raise ValueError(f"config.json isn't that of a run. Received: run_directory={str(directory)!r}")
     return config
 
 
 def read_progress(path: str | Path) -> dict[str, np.ndarray]:
     """Reads the rows of a progress.csv; one that isn't whole, as a killed process leaves it, is passed over.
+
+    A row is whole when it has all its cells and its line's end: the last number may be cut, too.
 
     Args:
         path: of the file. Of a missing one there is nothing: {}.
@@ -95,12 +125,26 @@ def read_progress(path: str | Path) -> dict[str, np.ndarray]:
     """
     try:
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
-            reader = csv.DictReader(file)
-            rows = [row for row in reader if None not in row.values() and None not in row]
-            names = reader.fieldnames or ()
+            text = file.read()
     except OSError:
         return {}
+    reader, rows, names = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline="")), [], ()
+    with contextlib.suppress(csv.Error):  # no such file at all
+        names = reader.fieldnames or ()
+        rows += (row for row in reader if None not in row.values() and None not in row)
     return {name: np.array([_number(row[name]) for row in rows], np.float64) for name in names}  # [E] each
+
+
+def _is_of_a_run(config: object) -> bool:
+    """Whether it is made as a run's config.json is, in what is read here and by those who ask for its state."""
+    if not isinstance(config, dict) or not isinstance(config.get("arguments"), dict):
+        return False
+    totals = config.get("totals") or {}
+    return (
+        isinstance(config.get("rundef"), str | None)
+        and isinstance(totals, dict)
+        and all(isinstance(total, int | float) or total == "inf" for total in totals.values())
+    )
 
 
 def _number(cell: str) -> float:

@@ -11,7 +11,7 @@ from dqn_lab.arguments import require_fraction, require_integer
 from dqn_lab.assembly import playing_arguments
 from dqn_lab.protocols import Protocol, get_protocol
 from dqn_lab.run_record import read_config
-from dqn_lab.rundef import Key, Rundef, load_rundef
+from dqn_lab.rundef import Key, Rundef, SettingError, load_rundef
 from dqn_lab.rundef_values import parse_value
 from dqn_lab.snapshots import find_snapshot, load_snapshot
 
@@ -161,14 +161,22 @@ def _load_rundef(config: Mapping[str, object], run_directory: str | Path) -> Run
             "This run was not begun from a rundef: `dqn_lab.load_agent` loads its agent alone. "
             f"Received: run_directory={str(run_directory)!r}"
         )
-    return load_rundef(file if file and Path(file).is_file() else name or file)
+    try:
+        return load_rundef(file if file and Path(file).is_file() else name or file)
+    except SettingError as error:  # whoever evaluates named no rundef
+        raise ValueError(
+            f"The rundef of this run is gone: put its file back. Received: rundef={name!r}, rundef_file={file!r}"
+        ) from error
 
 
 def _resolve(rundef: Rundef, saved: Mapping[str, object]) -> dict[str, object]:
     keys = rundef.keys
-    return rundef.resolve(
-        {name: _restored(value, keys[name]) if name in keys else value for name, value in saved.items()}
-    )
+    try:
+        return rundef.resolve(
+            {name: _restored(value, keys[name]) if name in keys else value for name, value in saved.items()}
+        )
+    except SettingError as error:
+        raise ValueError(f"The rundef of this run isn't as it was: {error}") from error
 
 
 def _restored(value: object, key: Key) -> object:

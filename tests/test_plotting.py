@@ -270,7 +270,8 @@ def test_the_command_loads_nothing_it_does_not_need(tmp_path):
         (1, ["none", "--out", "a.png"], "A run directory has a config.json. Received: run_directory='none'"),
         (1, ["empty", "--out", "a.png"], "A run directory has a config.json. Received: run_directory='empty'"),
         (1, ["broken", "--out", "a.png"], "config.json isn't that of a run. Received: run_directory='broken'"),
-        (1, ["run", "broken", "--out", "a.png"], "config.json isn't that of a run. Received: run_directory='broken'"),
+        (1, ["broken", "empty", "--out", "a.png"], "config.json isn't that of a run. Received: run_directory='broken'"),
+        (1, ["run", "none", "--out", "a.png"], "A run directory has a config.json. Received: run_directory='none'"),
         (1, ["begun", "--out", "a.png"], "begun has no epoch behind it yet. Received: x='steps', y='eval_return_mean'"),
         (1, ["run", "--out", "a.jpg"], "`out` must end in .png, .svg, .pdf. Received: out='a.jpg'"),
         (1, ["run", "--out", "none/a.png"], "The folder of `out` doesn't exist. Received: out='none/a.png'"),
@@ -302,6 +303,14 @@ def test_a_run_without_a_row_is_left_out_with_a_line(tmp_path, capsys):
     runs = [*write_seeds(tmp_path, 1), write_run(tmp_path / "begun", {name: [] for name in ROWS})]
     code, _, err = run(capsys, *runs, "--out", tmp_path / "a.png")
     assert (code, err) == (0, f"dqn-plot: {runs[1]} has no epoch behind it yet: it is left out\n")
+
+
+def test_what_is_no_run_is_left_out_with_a_line(tmp_path, capsys):
+    run_directory, folder = write_seeds(tmp_path, 1)[0], tmp_path / "initial_states"
+    folder.mkdir()
+    code, out, err = run(capsys, run_directory, folder, "--out", tmp_path / "a.png")
+    assert (code, err) == (0, f"dqn-plot: {folder} is left out: A run directory has a config.json.\n")
+    assert out.startswith(f"{tmp_path / 'a.png'}:\n  Catch: catch, seed 0")
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch, capsys):

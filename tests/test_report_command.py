@@ -195,7 +195,8 @@ def test_a_file_is_written_whole_or_not_at_all(catch, tmp_path, capsys, monkeypa
         (["{none}"], 1, "A run directory has a config.json. Received: run_directory="),
         (["{foreign}"], 1, "config.json isn't that of a run. Received: run_directory="),
         (["{begun}"], 1, "This run has not been evaluated yet. Received: run_directory="),
-        (["{run}", "{foreign}"], 1, "config.json isn't that of a run. Received: run_directory="),
+        (["{foreign}", "{empty}"], 1, "config.json isn't that of a run. Received: run_directory="),
+        (["{run}", "{none}"], 1, "A run directory has a config.json. Received: run_directory="),
         (["{run}", "--out", "{empty}/report.txt"], 1, "`out` must end in .md, .html. Received: out="),
         (["{run}", "--out", "{none}/report.md"], 1, "The folder of `out` doesn't exist. Received: out="),
         (["{run}", "--compare", "rainbow"], 2, "argument --compare: invalid choice: 'rainbow'"),
@@ -213,3 +214,11 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(catch, tmp_path, capsy
     assert err.startswith(f"dqn-report: error: {rule}")
     assert err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_is_no_run_is_left_out_with_a_line(catch, tmp_path, capsys):
+    alone = run(capsys, *catch)
+    (tmp_path / "initial_states").mkdir()
+    code, out, err = run(capsys, tmp_path / "initial_states", *catch)
+    assert (code, out) == alone[:2]
+    assert err == f"dqn-report: {tmp_path / 'initial_states'} is left out: A run directory has a config.json.\n"

@@ -275,7 +275,10 @@ def test_a_rundef_that_is_gone_is_one_line(capsys, copied):
     config = json.loads((copied / "config.json").read_text())
     gone = config | {"rundef": "vanished", "rundef_file": str(copied / "vanished.py")}
     (copied / "config.json").write_text(json.dumps(gone))
-    assert "no rundef has this name; the closest is " in refused(capsys, 2, copied)
+    assert "The rundef of this run is gone: put its file back. Received: " in refused(capsys, 1, copied)
+    changed = config | {"arguments": config["arguments"] | {"speed": 1}}
+    (copied / "config.json").write_text(json.dumps(changed))
+    assert "The rundef of this run isn't as it was: catch has no such key" in refused(capsys, 1, copied)
     (copied / "config.json").write_text(json.dumps({"rundef": "catch"}))
     assert "config.json isn't that of a run. Received: " in refused(capsys, 1, copied)
 
@@ -284,6 +287,65 @@ def test_verbose_shows_the_traceback(capsys, tmp_path):
     code, _, err = run(capsys, tmp_path, "--verbose")
     assert code == 1
     assert err.startswith("Traceback (most recent call last):\n")
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes the standard errors' stream a terminal; returns what reads it to its end."""
+    import pty
+
+    outer, inner = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", open(inner, "w", encoding="utf-8"))
+
+    def read():
+        sys.stderr.close()
+        shown = b""
+        with open(outer, "rb", buffering=0) as stream:
+            try:
+                while data := stream.read(65_536):
+                    shown += data
+            except OSError:  # Linux ends a terminal that nobody writes to any more so
+                pass
+        return shown.decode()
+
+    return read
+
+
+@pytest.mark.posix
+def test_a_terminal_shows_how_far_it_is_and_the_figures_go_to_stdout_alone(capsys, trained, terminal):
+    assert cli.evaluate([str(trained), "--episodes", "4", "--which", "all"]) == 0
+    out, shown = capsys.readouterr().out, terminal()
+    assert all(f"{steps} steps: 0 of 4 games, 0 steps" in shown for steps in (60, 80, 88))
+    assert shown.endswith("\x1b[2K")  # the line is wiped
+    assert "of 4 games" not in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.posix
+def test_frames_are_counted_where_they_are_the_limit(capsys, trained, terminal):
+    assert cli.evaluate([str(trained), "--frames", "90"]) == 0
+    assert "best: 0 of 90 frames" in terminal()
+
+
+@pytest.mark.posix
+def test_json_shows_nothing_else_on_a_terminal_either(capsys, trained, terminal):
+    assert cli.evaluate([str(trained), "--episodes", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 4
+    assert terminal() == ""
+
+
+@pytest.mark.posix
+def test_ctrl_c_wipes_the_line_that_shows_how_far_it_is(capsys, trained, terminal, monkeypatch):
+    def interrupted(twin, watch, **limits):
+        watch()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(run_evaluation, "evaluate", interrupted)
+    assert cli.evaluate([str(trained)]) == 130
+    shown = terminal()
+    assert "best: 0 of 30 games" in shown
+    assert shown.endswith("\x1b[2Kdqn-evaluate: interrupted\r\n")
 
 
 @pytest.mark.posix

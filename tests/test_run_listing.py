@@ -60,6 +60,7 @@ def test_nothing_inside_of_a_run_and_nothing_hidden_is_one(folder):
     leave_run(folder / "stopped" / "checkpoints" / "40")
     leave_run(folder / ".hidden" / "run")
     (folder / "deep" / "circle").symlink_to(folder, target_is_directory=True)
+    (folder / "deep" / "knot").symlink_to(folder / "deep" / "knot")
     (folder / "deep" / "linked").symlink_to(folder / "stopped", target_is_directory=True)
     names = sorted(str(one.directory.relative_to(folder)) for one in list_runs(folder))
     assert names == ["deep/ended", "deep/er/killed", "deep/linked", "stopped"]

@@ -145,11 +145,17 @@ def test_the_rundefs_file_goes_before_its_name_and_the_name_serves_where_it_is_g
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ({"rundef_file": "gone/mine.py", "rundef": "mine"}, "no rundef has this name; .* Received: mine$"),
-        ({"rundef_file": "gone/mine.py", "rundef": ""}, "no such rundef file. Received: gone/mine.py$"),
+        (
+            {"rundef_file": "gone/mine.py", "rundef": "mine"},
+            "The rundef of this run is gone: put its file back. Received: rundef='mine', .*gone/mine.py'$",
+        ),
+        (
+            {"rundef_file": "gone/mine.py", "rundef": ""},
+            "The rundef of this run is gone: .*rundef_file='gone/mine.py'$",
+        ),
         ({"rundef_file": None, "rundef": ""}, "This run was not begun from a rundef: .*Received: run_directory="),
         ({"arguments": None}, "config.json isn't that of a run. Received: run_directory="),
-        ({"arguments": {"speed": 1}}, "toy_rundef has no such key; the closest is 'seed'. Received: speed$"),
+        ({"arguments": {"speed": 1}}, "isn't as it was: toy_rundef has no such key; .* Received: speed$"),
     ],
 )
 def test_a_rundef_that_cant_be_had_is_told_in_one_line(copied, facts, said):

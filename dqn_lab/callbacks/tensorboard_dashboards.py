@@ -31,6 +31,8 @@ _METRICS = (
 )
 # Whichever of them there are stand in the table from the first; the others can be ticked.
 _FIRST = ("rundef", "game", "method", "seed", "learning_rate")
+# Always texts: a seed is a name, and what is a number in one run and a text in another can't be sorted by.
+_TEXTS = ("seed", "frame_skip")
 _TAGS = {one.key: one.tag for one in (*COLUMNS, *LOGS_ONLY)}
 
 
@@ -41,7 +43,7 @@ class TensorBoardDashboards(keras.callbacks.Callback):
 
     Args:
         tensorboard: of the same fit; placed before this.
-        hparams: settings of the run, by key.
+        hparams: settings of the run, by key; None and infinity leave a cell empty.
         name: of the run, by which HPARAMS calls it.
         other_keys: that other runs have.
     """
@@ -51,8 +53,10 @@ class TensorBoardDashboards(keras.callbacks.Callback):
     ):
         super().__init__()
         self._tensorboard, self._name, self._is_written = tensorboard, name, False
-        self._hparams = {key: _plain(value) for key, value in hparams.items()}
-        self._keys = sorted({*self._hparams, *other_keys})
+        plain = {key: _plain(key, value) for key, value in hparams.items()}
+        self._hparams = {key: value for key, value in plain.items() if value is not None}
+        self._types = {key: _type(key, value) for key, value in hparams.items()}
+        self._keys = sorted({*hparams, *other_keys})
 
     def on_train_begin(self, logs=None):
         if self._is_written:
@@ -66,7 +70,7 @@ class TensorBoardDashboards(keras.callbacks.Callback):
 
     def _experiment(self) -> bytes:
         columns = [
-            api_pb2.HParamInfo(name=key, type=_type(self._hparams.get(key)), differs=key in _FIRST)
+            api_pb2.HParamInfo(name=key, type=self._types.get(key, api_pb2.DATA_TYPE_UNSET), differs=key in _FIRST)
             for key in self._keys
         ]
         metrics = [
@@ -85,16 +89,19 @@ def _layout() -> bytes:
     return layout_pb2.Layout(category=[layout_pb2.Category(title="main curves", chart=charts)]).SerializeToString()
 
 
-def _plain(value: object) -> bool | int | float | str:
-    """A value as HPARAMS takes it: infinity, None and tuples are texts there."""
-    if isinstance(value, bool | str) or (isinstance(value, int | float) and math.isfinite(value)):
-        return value
-    return "none" if value is None else str(value)
+def _plain(key: str, value: object) -> bool | int | float | str | None:
+    """A value as HPARAMS takes it; None for an empty cell.
+
+    Infinity and None have one: HPARAMS takes no infinite number, and can't sort a column of numbers by a text.
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value if isinstance(value, bool | int | float | str) and key not in _TEXTS else str(value)
 
 
-def _type(value: object):
-    if isinstance(value, bool):
-        return api_pb2.DATA_TYPE_BOOL
-    if isinstance(value, int | float):
-        return api_pb2.DATA_TYPE_FLOAT64
-    return api_pb2.DATA_TYPE_UNSET if value is None else api_pb2.DATA_TYPE_STRING
+def _type(key: str, value: object):
+    if value is None:
+        return api_pb2.DATA_TYPE_UNSET
+    if key in _TEXTS or not isinstance(value, bool | int | float):
+        return api_pb2.DATA_TYPE_STRING
+    return api_pb2.DATA_TYPE_BOOL if isinstance(value, bool) else api_pb2.DATA_TYPE_FLOAT64

@@ -11,7 +11,7 @@ from dqn_lab.callbacks.metrics import Metrics
 from dqn_lab.callbacks.tensorboard import TensorBoardScalars
 
 _SIDE = 32  # pixels of a filter's picture, at least
-_GAP = 2  # between filters; half of it between their channels
+_GAP = 4  # below a filter; half of it beside each of its channels, and as much again beside the last
 
 
 class TensorBoardWeights(keras.callbacks.Callback):

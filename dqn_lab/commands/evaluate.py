@@ -31,11 +31,21 @@ def evaluate(argv: Sequence[str] | None = None) -> int:
 def _evaluate(given: argparse.Namespace) -> int:
     from dqn_lab.run_evaluation import ALL, evaluate_run
     from dqn_lab.score_summary import summary_table
+    from dqn_lab.transcript import Transcript
 
-    options = vars(given) | {"say": lambda line: print(f"dqn-evaluate: {line}", file=sys.stderr)}
+    options = vars(given).copy()
     as_json = options.pop("json")
     with contextlib.redirect_stdout(sys.stderr):  # whatever is printed beside the figures
-        summaries = evaluate_run(**options)
+        terminal = Transcript(False if as_json else None)
+
+        def say(line: str) -> None:
+            terminal.clear_status()
+            print(f"dqn-evaluate: {line}", file=sys.stderr)
+
+        try:
+            summaries = evaluate_run(**options, say=say, show=terminal.show_status if terminal.interactive else None)
+        finally:
+            terminal.clear_status()
     with for_whoever_reads():
         if as_json:
             found = [one.as_json() for one in summaries]

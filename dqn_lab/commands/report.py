@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,9 @@ def _report(given: argparse.Namespace) -> int:
     from dqn_lab.reports.table_markup import markdown, page
 
     out = None if given.out is None else check_output(given.out, _SUFFIXES)
-    made = make_report(given.run_directories, given.compare)
+    made = make_report(
+        given.run_directories, given.compare, say=lambda line: print(f"dqn-report: {line}", file=sys.stderr)
+    )
     write = page if out is not None and out.suffix.lower() == ".html" else markdown
     text = write("Report", report_tables(made))
     if out is not None:

@@ -11,7 +11,7 @@ from dqn_lab.output_file import check_output, whole_file
 from dqn_lab.plots.curve_figure import X_LABELS, Panel, count_runs, draw_panels, figure_style
 from dqn_lab.plots.curve_groups import CurveGroup, group_curves
 from dqn_lab.reports.published_curves import STATISTIC, PublishedCurve, published_curve
-from dqn_lab.run_record import read_run
+from dqn_lab.run_record import read_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,22 +51,22 @@ def plot_runs(
         compare: "dopamine": Dopamine's published curve of DQN behind the runs', mean and range of 5 runs. It is of
             training games under the protocol "dopamine".
         title: above all panels.
-        say: is told, in a line each, what can't be drawn.
+        say: is told, in a line each, what is no run and what can't be drawn.
 
     Returns:
         The figure, which a notebook shows.
 
     Raises:
-        ValueError: one is no run directory, none has a point to draw, or what was asked for doesn't exist.
+        ValueError: none is a run directory, one doesn't exist, none has a point to draw, or what was asked for doesn't exist.
         OSError: the file can't be written.
     """
     out = None if out is None else check_output(out, SUFFIXES)
     require_choice("x", x, X_LABELS)
     y = _column(x, y, compare)
-    directories = {Path(directory).resolve(): Path(directory) for directory in run_directories}
+    directories = list(run_directories)
     if not directories:
         raise ValueError("At least one run directory is needed. Received: run_directories=[]")
-    groups = group_curves([read_run(directory) for directory in directories.values()], x, y, say)
+    groups = group_curves(read_runs(directories, say), x, y, say)
     for group in groups:
         if not len(group.x):
             say(f"{group.runs.configuration}: its {count_runs(group)} share no range of {x}, so they have no mean")

@@ -16,7 +16,7 @@ from dqn_lab.reports.published_comparison import Comparison, compare_group, publ
 from dqn_lab.reports.published_curves import PROTOCOL
 from dqn_lab.reports.run_groups import RunGroup, group_runs
 from dqn_lab.reports.run_states import run_state
-from dqn_lab.run_record import RunRecord, read_run
+from dqn_lab.run_record import RunRecord, read_runs
 from dqn_lab.scores import human_normalized
 from dqn_lab.seed_scores import mean_interval
 
@@ -114,19 +114,24 @@ class Report:
     compared: bool
 
 
-def make_report(run_directories: Sequence[str | Path], compare: str | None = None) -> Report:
+def make_report(
+    run_directories: Sequence[str | Path], compare: str | None = None, say: Callable[[str], None] = print
+) -> Report:
     """Reads runs and makes their report. Nothing of theirs is changed or loaded; they may be going on.
 
     Args:
         run_directories: of one or more runs.
         compare: "dopamine" to put the training games beside the published curves; None.
+        say: is told, in a line each, which directories are no runs, and left out.
 
     Raises:
-        ValueError: one isn't a run directory, or no run has been evaluated yet; `compare` is another.
+        ValueError: none is a run directory, one doesn't exist, or no run has been evaluated yet; `compare` is another.
     """
     if compare not in (None, PROTOCOL):
         raise ValueError(f"`compare` must be {PROTOCOL} or None. Received: compare={compare!r}")
-    runs = _read_all(run_directories)
+    if not run_directories:
+        raise ValueError(f"A report is of one run or more. Received: run_directories={run_directories!r}")
+    runs = read_runs(run_directories, say)
     notes: list[str] = []
     evaluated = [run for run in runs if _has_score(run, notes.append)]
     if not evaluated:
@@ -137,13 +142,6 @@ def make_report(run_directories: Sequence[str | Path], compare: str | None = Non
     rows = tuple(_row(group, compare is not None) for group in group_runs(evaluated))
     over_games = tuple(_over_games(rows, notes.append))
     return Report(rows, over_games, (*notes, *_remarks(rows, compare is not None)), compare is not None)
-
-
-def _read_all(directories: Sequence[str | Path]) -> list[RunRecord]:
-    """The runs, each once though it may be named twice."""
-    if not directories:
-        raise ValueError(f"A report is of one run or more. Received: run_directories={directories!r}")
-    return [read_run(one) for one in {Path(one).resolve(): one for one in directories}.values()]
 
 
 def _has_score(run: RunRecord, say: Callable[[str], None]) -> bool:

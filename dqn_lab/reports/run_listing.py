@@ -92,7 +92,7 @@ def _found(folder: Path, say: Callable[[str], None]) -> Iterator[ListedRun]:
         except (AttributeError, OSError, TypeError, ValueError) as error:  # whatever else has a config.json
             say(f"{folder} is left out: {' '.join(str(error).split())}")
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.name[0] != "." and _is_folder(entry))
     except OSError as error:
         say(f"{folder} can't be read: {error.strerror}")
         return
@@ -100,6 +100,13 @@ def _found(folder: Path, say: Callable[[str], None]) -> Iterator[ListedRun]:
         # A link to a run is one; any other may lead in a circle.
         if not place.is_symlink() or (place / "config.json").is_file():
             yield from _found(place, say)
+
+
+def _is_folder(entry: os.DirEntry) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads in a circle to itself
+        return False
 
 
 def _listed(folder: Path) -> ListedRun:

@@ -66,6 +66,8 @@ def _has_reached_totals(config: Mapping, counters: Mapping[str, float]) -> bool:
         return False
     counter = "updates" if "updates_per_epoch" in arguments else "steps"
     epoch = arguments.get(f"{counter}_per_epoch")
+    if isinstance(epoch, bool) or not isinstance(epoch, int | float):
+        return True
     return not epoch or counters.get("epochs") == counters.get(counter, 0) // epoch
 
 
