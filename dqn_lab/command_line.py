@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import math
 import os
 import signal
@@ -15,6 +16,10 @@ from collections.abc import Callable, Iterator
 from dqn_lab.interruption import EXIT_CODE
 from dqn_lab.rundef import Rundef, RundefError, SettingError, load_rundef, rundef_names
 
+EXIT_CODES = (
+    "exit codes: 0 done; 1 something is wrong, said in one line, and nothing is written; 2 wrong usage;\n"
+    "            130 broken off by Ctrl-C or SIGTERM"
+)
 _TOLD = (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError)
 
 
@@ -70,7 +75,15 @@ class RundefParser(CommandParser):
 
 @contextlib.contextmanager
 def for_whoever_reads() -> Iterator[None]:
-    """Lets what is printed end where nobody reads on: `| head`."""
+    """Lets what is printed end where nobody reads on, as in `| head`, or where there is no stream at all, `>&-`.
+
+    A sign that the stream has no code for, in the name of a run, is written as its number: \\u2603.
+    """
+    if sys.stdout is None:
+        yield
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
         sys.stdout.flush()

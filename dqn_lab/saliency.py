@@ -91,6 +91,8 @@ def _with_rule(network: keras.Model, method: str) -> tuple[keras.Model, int]:
         copy = layer.__class__.from_config(layer.get_config())
         if _is_relu(layer):
             copy = keras.layers.Activation(rule, name=layer.name, dtype=getattr(layer, "dtype_policy", None))
+        elif isinstance(layer, keras.layers.RNN):
+            return copy
         elif getattr(layer, "activation", None) is keras.activations.relu:
             copy.activation = rule
         else:

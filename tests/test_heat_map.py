@@ -23,7 +23,7 @@ def test_a_single_pixel_does_not_darken_the_others():
     assert (brightness(signals) == 1).all()
 
 
-@pytest.mark.parametrize("brightest", [0.0, 5.0])
+@pytest.mark.parametrize("brightest", [0.0, 0.3, 5.0])
 def test_no_signal_is_a_dark_map_and_one_pixel_alone_a_bright_one(brightest):
     signals = np.zeros((1, 20, 20, 1))
     signals[0, 3, 4] = brightest

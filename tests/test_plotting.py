@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 import sys
 import xml.etree.ElementTree
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -314,15 +315,15 @@ def test_what_is_no_run_is_left_out_with_a_line(tmp_path, capsys):
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch, capsys):
-    from matplotlib.figure import Figure
-
-    def fail(self, path, **given):
-        path.write_text("half", encoding="utf-8")
+    def fail(self, data):
+        self.write_text("half", encoding="utf-8")
         raise OSError("no space left")
 
     (out := tmp_path / "a.png").write_text("old", encoding="utf-8")
-    monkeypatch.setattr(Figure, "savefig", fail)
-    code, printed, err = run(capsys, *write_seeds(tmp_path / "runs", 1), "--out", out)
-    assert (code, printed, err) == (1, "", "dqn-plot: error: no space left\n")
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    runs = write_seeds(tmp_path / "runs", 1)
+    for name in ("a.png", "b.pdf", "c.svg"):
+        code, printed, err = run(capsys, *runs, "--out", tmp_path / name)
+        assert (code, printed, err) == (1, "", "dqn-plot: error: no space left\n")
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["a.png"]
     assert out.read_text(encoding="utf-8") == "old"

@@ -222,6 +222,20 @@ def test_games_are_watched_in_a_window_with_or_without_a_film(capsys, trained, t
     assert not pygame.display.get_init()
 
 
+def test_maps_are_watched_too(capsys, trained, fake_display, monkeypatch):
+    import pygame
+
+    shown = []
+    monkeypatch.setattr(
+        pygame.display, "flip", lambda: shown.append(pygame.surfarray.array3d(pygame.display.get_surface()))
+    )
+    code, printed, err = run(capsys, trained, "--watch", "--zoom", "1", "--saliency", "gradient")
+    assert (code, err, len(shown)) == (0, "", 10)
+    assert "saliency  gradient" in printed
+    coloured = [bool((np.ptp(each.astype(int), axis=2) > 60).any()) for each in shown]
+    assert coloured == [True] * 9 + [False]
+
+
 def test_closing_the_window_ends_the_games_and_keeps_no_film(capsys, trained, tmp_path, fake_display, monkeypatch):
     import pygame
 

@@ -1,5 +1,6 @@
 """dqn-evaluate: what it prints, that it only reads, and one line for what is wrong."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -289,33 +290,28 @@ def test_verbose_shows_the_traceback(capsys, tmp_path):
     assert err.startswith("Traceback (most recent call last):\n")
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def terminal(monkeypatch):
-    """Makes the standard errors' stream a terminal; returns what reads it to its end."""
+    """Makes the standard errors' stream a terminal; what it shows is in the list by the end."""
     import pty
 
     outer, inner = pty.openpty()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", open(inner, "w", encoding="utf-8"))
-
-    def read():
-        sys.stderr.close()
-        shown = b""
-        with open(outer, "rb", buffering=0) as stream:
-            try:
-                while data := stream.read(65_536):
-                    shown += data
-            except OSError:  # Linux ends a terminal that nobody writes to any more so
-                pass
-        return shown.decode()
-
-    return read
+    shown, data = [], b""
+    with monkeypatch.context() as patched, open(inner, "w", encoding="utf-8") as stream:
+        patched.setenv("TERM", "xterm")
+        patched.setattr(sys, "stderr", stream)
+        yield shown
+    with open(outer, "rb", buffering=0) as stream, contextlib.suppress(OSError):  # as it ends on Linux
+        while part := stream.read(65_536):
+            data += part
+    shown.append(data.decode())
 
 
 @pytest.mark.posix
-def test_a_terminal_shows_how_far_it_is_and_the_figures_go_to_stdout_alone(capsys, trained, terminal):
-    assert cli.evaluate([str(trained), "--episodes", "4", "--which", "all"]) == 0
-    out, shown = capsys.readouterr().out, terminal()
+def test_a_terminal_shows_how_far_it_is_and_the_figures_go_to_stdout_alone(capsys, trained, monkeypatch):
+    with terminal(monkeypatch) as lines:
+        assert cli.evaluate([str(trained), "--episodes", "4", "--which", "all"]) == 0
+    out, (shown,) = capsys.readouterr().out, lines
     assert all(f"{steps} steps: 0 of 4 games, 0 steps" in shown for steps in (60, 80, 88))
     assert shown.endswith("\x1b[2K")  # the line is wiped
     assert "of 4 games" not in out
@@ -323,29 +319,31 @@ def test_a_terminal_shows_how_far_it_is_and_the_figures_go_to_stdout_alone(capsy
 
 
 @pytest.mark.posix
-def test_frames_are_counted_where_they_are_the_limit(capsys, trained, terminal):
-    assert cli.evaluate([str(trained), "--frames", "90"]) == 0
-    assert "best: 0 of 90 frames" in terminal()
+def test_frames_are_counted_where_they_are_the_limit(trained, monkeypatch):
+    with terminal(monkeypatch) as lines:
+        assert cli.evaluate([str(trained), "--frames", "90"]) == 0
+    assert "best: 0 of 90 frames" in lines[0]
 
 
 @pytest.mark.posix
-def test_json_shows_nothing_else_on_a_terminal_either(capsys, trained, terminal):
-    assert cli.evaluate([str(trained), "--episodes", "4", "--json"]) == 0
+def test_json_shows_nothing_else_on_a_terminal_either(capsys, trained, monkeypatch):
+    with terminal(monkeypatch) as lines:
+        assert cli.evaluate([str(trained), "--episodes", "4", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 4
-    assert terminal() == ""
+    assert lines == [""]
 
 
 @pytest.mark.posix
-def test_ctrl_c_wipes_the_line_that_shows_how_far_it_is(capsys, trained, terminal, monkeypatch):
+def test_ctrl_c_wipes_the_line_that_shows_how_far_it_is(trained, monkeypatch):
     def interrupted(twin, watch, **limits):
         watch()
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(run_evaluation, "evaluate", interrupted)
-    assert cli.evaluate([str(trained)]) == 130
-    shown = terminal()
-    assert "best: 0 of 30 games" in shown
-    assert shown.endswith("\x1b[2Kdqn-evaluate: interrupted\r\n")
+    with terminal(monkeypatch) as lines:
+        assert cli.evaluate([str(trained)]) == 130
+    assert "best: 0 of 30 games" in lines[0]
+    assert lines[0].endswith("\x1b[2Kdqn-evaluate: interrupted\r\n")
 
 
 @pytest.mark.posix

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -131,3 +132,29 @@ def test_help_is_quick_and_has_examples():
         assert (done.returncode, done.stderr) == (0, "")
         assert f"examples:\n  {command}" in done.stdout
     assert cli.COMMANDS["dqn-runs"][0] is cli.runs
+
+
+def printed(*words, redirect="", **environment):
+    """The command's exit code and its streams, in bytes, by a shell."""
+    command = shlex.join([sys.executable, "-m", "dqn_lab.cli", *map(str, words)])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {redirect}"], capture_output=True, check=False, env=os.environ | environment
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.posix
+def test_a_stream_that_is_closed_is_no_error(folder):
+    assert printed("dqn-runs", folder, redirect=">&-") == (0, b"", b"")
+    assert printed("dqn-report", folder / "stopped", redirect=">&-") == (0, b"", b"")
+
+
+@pytest.mark.posix
+def test_a_name_that_the_terminal_has_no_signs_for_is_printed_by_their_numbers(folder):
+    (folder / "stopped").rename(folder / "r\u00fcn \u2603")
+    for command in ("dqn-runs", "dqn-report"):
+        code, out, err = printed(command, folder / "r\u00fcn \u2603", PYTHONIOENCODING="ascii", PYTHONUTF8="1")
+        assert (code, err) == (0, b"")
+        assert b"r\\xfcn \\u2603" in out
+    code, out, err = printed("dqn-runs", folder, PYTHONIOENCODING="utf-8", PYTHONUTF8="1")
+    assert "r\u00fcn \u2603".encode() in out

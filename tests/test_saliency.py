@@ -51,6 +51,33 @@ def test_three_units_worked_by_hand(make, method):
     assert signals.reshape(2, 2).tolist() == [list(pair) for pair in SIGNALS[method]]
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_recurrent_layer_with_relus_goes_back_by_its_derivative(method):
+    state = keras.Input((1, 2, 1))
+    rows = keras.layers.Reshape((1, 2))(state)
+    network = keras.Model(state, keras.layers.SimpleRNN(2, activation="relu", use_bias=False)(rows))
+    network.set_weights([np.array([[1, -2], [2, 1]]), np.zeros((2, 2))])  # of (3, 1): 5, -5
+    if method == "gradient":
+        signals = Saliency(network, method)(STATE.repeat(2, axis=0), np.array([0, 1]))
+        assert signals.reshape(2, 2).tolist() == [[1, 2], [0, 0]]
+    else:
+        with pytest.raises(ValueError, match="The network has no ReLU"):
+            Saliency(network, method)
+
+
+@pytest.mark.parametrize("settings", [{"negative_slope": 0.5}, {"max_value": 6.0}, {"threshold": 1.0}])
+def test_what_is_only_like_a_relu_goes_back_by_its_derivative(settings):
+    state = keras.Input((1, 2, 1))
+    hidden = keras.layers.ReLU(**settings)(keras.layers.Dense(3, use_bias=False)(keras.layers.Flatten()(state)))
+    network = keras.Model(state, keras.layers.Dense(2, use_bias=False)(hidden))
+    network.set_weights([np.array(HIDDEN), np.array(VALUES)])
+    with pytest.raises(ValueError, match="The network has no ReLU"):
+        Saliency(network, "guided")
+    unit = settings.get("negative_slope", 0) * 3  # unit 1 is off: its value's weight, 3, times the slope
+    signals = Saliency(network, "gradient")(STATE, np.array([0]))
+    assert signals.ravel().tolist() == [1 - 4 - 2 * unit, 2 + 4 + unit]
+
+
 def score(network, states, actions, memory):
     """What the signal goes out from."""
     outputs = network([states, *memory] if len(memory) else states)

@@ -152,7 +152,7 @@ def test_each_run_is_a_row_under_its_name_with_all_its_settings(runs):
     settings = {**toy_rundef.run.__kwdefaults__, "rundef": "toy", "total_updates": 20, "seed": "1"}
     settings |= {"learning_rate": 0.002}
     given = {key: value for key, value in settings.items() if value not in (None, math.inf)}
-    assert rows[f"{folder}/b"] == given
+    assert rows[f"{folder}/b"] == given | {"game": "-", "method": "-"}
     assert rows[f"{folder}/c"]["method"] == toy_async_rundef.run.__kwdefaults__["method"]
 
 
@@ -175,6 +175,17 @@ def test_there_is_a_column_for_every_key_that_any_run_has_and_a_few_are_shown_at
     assert set(columns) >= {"rundef", *COMMON_KEYS, *ASYNCHRONOUS_KEYS}
     shown = {key for key, (_, differs) in columns.items() if differs}
     assert shown == {"rundef", "game", "method", "seed", "learning_rate"}
+
+
+def test_no_row_has_an_empty_cell_among_the_columns_shown_at_first(runs):
+    seen, _, folder = runs
+    shown = ("rundef", "game", "method", "seed", "learning_rate")
+    cells = {name: [hparams[key] for key in shown] for name, hparams, _ in seen.rows()}
+    assert cells == {
+        f"{folder}/a": ["toy", "-", "-", "0", 0.001],
+        f"{folder}/b": ["toy", "-", "-", "1", 0.002],
+        f"{folder}/c": ["toy", "-", toy_async_rundef.run.__kwdefaults__["method"], "2", 0.001],
+    }
 
 
 def test_rows_can_be_sorted_by_every_column(runs):
@@ -226,9 +237,10 @@ def test_seeds_and_frame_skips_are_texts_whatever_they_are(tmp_path):
 
 
 def test_keys_that_only_other_runs_have_are_columns_too(tmp_path):
-    seen = written(tmp_path, {"method": "a3c", "seed": 1}, keys=["game", "seed"])
+    seen = written(tmp_path, {"method": "a3c", "seed": 1}, keys=["game", "seed", "device"])
     assert seen.columns() == {
-        "game": ("DATA_TYPE_UNSET", True),
+        "device": ("DATA_TYPE_UNSET", False),
+        "game": ("DATA_TYPE_STRING", True),
         "method": ("DATA_TYPE_STRING", True),
         "seed": ("DATA_TYPE_STRING", True),
     }
@@ -259,7 +271,7 @@ def test_a_continued_run_is_one_row_and_has_one_layout(tmp_path):
     assert after.columns() == before.columns()
     ((name, hparams, metrics),) = after.rows()
     assert name == "runs/toy"
-    assert hparams["learning_rate"] == 1e-3
+    assert hparams["total_updates"] == 15  # as the run began
     assert before.rows()[0][2].keys() == metrics.keys()
 
 

@@ -31,6 +31,8 @@ _METRICS = (
 )
 # Whichever of them there are stand in the table from the first; the others can be ticked.
 _FIRST = ("rundef", "game", "method", "seed", "learning_rate")
+# A run without them has this in their cells: PARALLEL COORDINATES leaves out a run with an empty one among those shown.
+_NAMES, _NO_NAME = {"game", "method"}, "-"
 # Always texts: a seed is a name, and what is a number in one run and a text in another can't be sorted by.
 _TEXTS = ("seed", "frame_skip")
 _TAGS = {one.key: one.tag for one in (*COLUMNS, *LOGS_ONLY)}
@@ -57,6 +59,8 @@ class TensorBoardDashboards(keras.callbacks.Callback):
         self._hparams = {key: value for key, value in plain.items() if value is not None}
         self._types = {key: _type(key, value) for key, value in hparams.items()}
         self._keys = sorted({*hparams, *other_keys})
+        for key in _NAMES & set(self._keys) - set(self._hparams):
+            self._hparams[key], self._types[key] = _NO_NAME, api_pb2.DATA_TYPE_STRING
 
     def on_train_begin(self, logs=None):
         if self._is_written:

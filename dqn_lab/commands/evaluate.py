@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dqn_lab.command_line import (
+    EXIT_CODES,
     CommandParser,
     for_whoever_reads,
     guard,
@@ -35,7 +37,7 @@ def _evaluate(given: argparse.Namespace) -> int:
 
     options = vars(given).copy()
     as_json = options.pop("json")
-    with contextlib.redirect_stdout(sys.stderr):  # whatever is printed beside the figures
+    with contextlib.redirect_stdout(sys.stderr or io.StringIO()):  # whatever is printed beside the figures
         terminal = Transcript(False if as_json else None)
 
         def say(line: str) -> None:
@@ -61,7 +63,8 @@ def _parser() -> CommandParser:
         description="Plays whole games with an agent that a run has saved, and tells their raw, undiscounted returns.\n"
         "The run may be going on; nothing in its directory is changed. The same command gives the same numbers.",
         epilog="examples:\n  dqn-evaluate runs/catch-seed0 --episodes 100\n"
-        "  dqn-evaluate runs/breakout_v0-seed0 --which all --protocol nature-2015 --epsilon 0.001 --json",
+        "  dqn-evaluate runs/breakout_v0-seed0 --which all --protocol nature-2015 --epsilon 0.001 --json\n\n"
+        + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -73,14 +76,26 @@ def _parser() -> CommandParser:
         "where no evaluation has been saved as the best)",
     )
     limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--episodes", type=whole_number, metavar="N", help="games (default: 30)")
-    limits.add_argument("--frames", type=whole_number, metavar="N", help="as many games as fit into N emulator frames")
-    add(
-        "--protocol", metavar="P", help="play by another protocol's rules (default: the run's own, deviations included)"
+    limits.add_argument("--episodes", type=whole_number, metavar="N", help="whole games of each agent (default: 30)")
+    limits.add_argument(
+        "--frames",
+        type=whole_number,
+        metavar="N",
+        help="in their place: as many games as fit into N emulator frames (elsewhere: steps), the last one cut",
     )
-    add("--epsilon", type=probability, metavar="E", help="share of random actions (default: the protocol's)")
-    add("--seed", type=seed_number, default=0, metavar="S", help="of the games (default: 0)")
-    add("--num-envs", type=whole_number, metavar="N", help="games beside each other; changes the time this takes alone")
+    add(
+        "--protocol",
+        metavar="P",
+        help="play by another protocol's rules, such as dopamine (default: the run's own, deviations included)",
+    )
+    add("--epsilon", type=probability, metavar="E", help="share of random actions, 0 to 1 (default: the protocol's)")
+    add("--seed", type=seed_number, default=0, metavar="S", help="of the games, 0 or more (default: 0)")
+    add(
+        "--num-envs",
+        type=whole_number,
+        metavar="N",
+        help="games beside each other (default: as in the run's evaluations); changes the time alone",
+    )
     add("--json", action="store_true", help="print one JSON object, of all a list of them, and nothing else")
     add("--verbose", action="store_true", help="show tracebacks and the libraries' own messages")
     return parser

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dqn_lab.command_line import CommandParser, for_whoever_reads, guard, sigterm_as_ctrl_c
+from dqn_lab.command_line import EXIT_CODES, CommandParser, for_whoever_reads, guard, sigterm_as_ctrl_c
 
 
 def plot(argv: Sequence[str] | None = None) -> int:
@@ -42,13 +42,24 @@ def _parser() -> CommandParser:
         epilog="examples:\n  dqn-plot runs/catch-seed* --out curves.png\n"
         "  dqn-plot runs/cartpole_async-* --out minutes.svg --x minutes\n"
         "  dqn-plot runs/breakout_v0-seed0 --out loss.pdf --y loss\n"
-        "  dqn-plot runs/dopamine_dqn-pong-seed* --out pong.png --compare dopamine --x frames",
+        "  dqn-plot runs/dopamine_dqn-pong-seed* --out pong.png --compare dopamine --x frames\n\n" + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run_directories", type=Path, nargs="+", metavar="RUN_DIR", help="such as runs/catch-seed0")
+    add(
+        "run_directories",
+        type=Path,
+        nargs="+",
+        metavar="RUN_DIR",
+        help="such as runs/catch-seed0, or runs/*: what is no run is left out, with a line",
+    )
     add("--out", type=Path, required=True, metavar="FILE", help="what to write: .png, .svg or .pdf")
-    add("--x", choices=("steps", "frames", "updates", "minutes"), default="steps", help="(default: steps)")
+    add(
+        "--x",
+        choices=("steps", "frames", "updates", "minutes"),
+        default="steps",
+        help="what runs along: agent steps, emulator frames, updates or minutes of training (default: steps)",
+    )
     add(
         "--y",
         metavar="Y",

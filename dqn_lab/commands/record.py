@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dqn_lab.command_line import (
+    EXIT_CODES,
     CommandParser,
     for_whoever_reads,
     guard,
@@ -35,7 +37,7 @@ def _record(given: argparse.Namespace) -> int:
     from dqn_lab.films.recording import record_run
 
     options = vars(given) | {"say": lambda line: print(f"dqn-record: {line}", file=sys.stderr)}
-    with contextlib.redirect_stdout(sys.stderr):  # whatever is printed beside what was asked for
+    with contextlib.redirect_stdout(sys.stderr or io.StringIO()):  # whatever is printed beside what was asked for
         recording = record_run(**options)
     with for_whoever_reads():
         print(*recording.lines(), sep="\n")
@@ -51,14 +53,14 @@ def _parser() -> CommandParser:
         epilog="examples:\n  dqn-record runs/catch-seed0 --out catch.gif --episodes 3 --overlay\n"
         "  dqn-record runs/breakout_v0-seed0 --out learning.mp4 --which all --epsilon 0.001\n"
         "  dqn-record runs/breakout_v0-seed0 --out seen.mp4 --saliency guided --overlay\n"
-        "  dqn-record runs/breakout_v0-seed0 --watch --zoom 4",
+        "  dqn-record runs/breakout_v0-seed0 --watch --zoom 4\n\n" + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("run_directory", type=Path, metavar="RUN_DIR", help="such as runs/catch-seed0")
     add("--out", type=Path, metavar="FILE", help="the film: .mp4 (H.264), or .gif with at most 50 pictures a second")
     add("--watch", action="store_true", help="play in a window, where there is a display; Escape or Q closes it")
-    add("--episodes", type=whole_number, default=1, metavar="N", help="games of each agent (default: 1)")
+    add("--episodes", type=whole_number, default=1, metavar="N", help="whole games of each agent (default: 1)")
     add(
         "--overlay",
         action="store_true",
@@ -78,10 +80,12 @@ def _parser() -> CommandParser:
         "there (default: best, or latest where no evaluation has been saved as the best)",
     )
     add(
-        "--protocol", metavar="P", help="play by another protocol's rules (default: the run's own, deviations included)"
+        "--protocol",
+        metavar="P",
+        help="play by another protocol's rules, such as dopamine (default: the run's own, deviations included)",
     )
-    add("--epsilon", type=probability, metavar="E", help="share of random actions (default: the protocol's)")
-    add("--seed", type=seed_number, default=0, metavar="S", help="of the games (default: 0)")
+    add("--epsilon", type=probability, metavar="E", help="share of random actions, 0 to 1 (default: the protocol's)")
+    add("--seed", type=seed_number, default=0, metavar="S", help="of the games, 0 or more (default: 0)")
     add(
         "--zoom",
         type=whole_number,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dqn_lab.command_line import CommandParser, for_whoever_reads, guard, sigterm_as_ctrl_c
+from dqn_lab.command_line import EXIT_CODES, CommandParser, for_whoever_reads, guard, sigterm_as_ctrl_c
 
 _SUFFIXES = (".md", ".html")
 
@@ -35,7 +35,7 @@ def _report(given: argparse.Namespace) -> int:
     text = write("Report", report_tables(made))
     if out is not None:
         with whole_file(out) as part:
-            part.write_text(text, encoding="utf-8")
+            part.write_text(text, encoding="utf-8", errors="backslashreplace")
     with for_whoever_reads():
         if given.json:
             print(json.dumps(as_json(made), allow_nan=False))
@@ -51,11 +51,17 @@ def _parser() -> CommandParser:
         "its interval over seeds, and over several Atari games the human-normalised mean, median, interquartile mean\n"
         "and optimality gap. The runs may be going on; nothing in their directories is changed.",
         epilog="examples:\n  dqn-report runs/catch-seed*\n"
-        "  dqn-report runs/dopamine_dqn-* --compare dopamine --out report.html",
+        "  dqn-report runs/dopamine_dqn-* --compare dopamine --out report.html\n\n" + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run_directories", type=Path, nargs="+", metavar="RUN_DIR", help="such as runs/catch-seed0")
+    add(
+        "run_directories",
+        type=Path,
+        nargs="+",
+        metavar="RUN_DIR",
+        help="such as runs/catch-seed0, or runs/*: what is no run is left out, with a line",
+    )
     add("--out", type=Path, metavar="FILE", help="write it to report.md or report.html (default: Markdown, printed)")
     add(
         "--compare",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dqn_lab.command_line import CommandParser, for_whoever_reads, guard, sigterm_as_ctrl_c
+from dqn_lab.command_line import EXIT_CODES, CommandParser, for_whoever_reads, guard, sigterm_as_ctrl_c
 
 
 def runs(argv: Sequence[str] | None = None) -> int:
@@ -43,11 +43,18 @@ def _parser() -> CommandParser:
         "  stopped   it was asked to stop, and saved; the same command continues it\n"
         "  crashed   its log ends with an error, or in the midst of things: killed, a power cut, or a copy of a run\n"
         "            that was going on; the same command continues it from its newest checkpoint",
-        epilog="examples:\n  dqn-runs\n  dqn-runs experiments/pong --json",
+        epilog="examples:\n  dqn-runs\n  dqn-runs experiments/pong --json\n\n" + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("directory", type=Path, nargs="?", default=Path("runs"), metavar="DIR", help="default: runs")
+    add(
+        "directory",
+        type=Path,
+        nargs="?",
+        default=Path("runs"),
+        metavar="DIR",
+        help="a run, or a folder with runs at any depth (default: runs)",
+    )
     add("--json", action="store_true", help="print a JSON list")
     add("--verbose", action="store_true", help="show tracebacks")
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,7 +58,8 @@ def plot_runs(
         The figure, which a notebook shows.
 
     Raises:
-        ValueError: none is a run directory, one doesn't exist, none has a point to draw, or what was asked for doesn't exist.
+        ValueError: none is a run directory, one doesn't exist, none has a point to draw, or what was asked for isn't
+            there.
         OSError: the file can't be written.
     """
     out = None if out is None else check_output(out, SUFFIXES)
@@ -110,5 +112,8 @@ def _published(groups: Sequence[CurveGroup]) -> PublishedCurve | None:
 def _save(figure: Figure, out: Path) -> None:
     # No date, so that the same figure is the same file.
     metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[out.suffix.lower()]
-    with figure_style(), whole_file(out) as part:
-        figure.savefig(part, metadata=metadata)
+    drawn = io.BytesIO()  # of a file that can't be written matplotlib may say anything but that
+    with figure_style():
+        figure.savefig(drawn, format=out.suffix[1:].lower(), metadata=metadata)
+    with whole_file(out) as part:
+        part.write_bytes(drawn.getbuffer())
