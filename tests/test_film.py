@@ -97,6 +97,15 @@ def test_an_older_film_is_replaced(tmp_path):
     assert len(decoded(write(tmp_path / "game.mp4", pictures_of(3), 8.0).path)[0]) == 3
 
 
+@pytest.mark.parametrize("name", ["%d.mp4", "%d.gif"])
+def test_a_name_that_ffmpeg_would_count_by_is_a_name(tmp_path, monkeypatch, name):
+    (tmp_path / "100%d").mkdir()
+    monkeypatch.chdir(tmp_path)
+    film = write(f"100%d/{name}", pictures_of(4), 25.0)
+    assert names(tmp_path / "100%d") == [name]
+    assert film.path.stat().st_size > 500
+
+
 def test_an_ffmpeg_that_fails_is_told_in_its_words(tmp_path, monkeypatch):
     monkeypatch.setattr(film_module, "_ffmpeg", lambda: sys.executable)  # which knows no -y
     with pytest.raises(OSError, match=r"ffmpeg couldn't write the film; it says: .+\. Received: out='.*game.mp4'"):

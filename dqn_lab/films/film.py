@@ -122,10 +122,15 @@ class Film:
         os.replace(self._part, self.path)
 
     def _run(self, *words) -> subprocess.Popen:
-        command = [_ffmpeg(), "-y", "-loglevel", "error", *map(str, words)]
-        # In a session of its own, so that Ctrl-C is this process's to handle.
+        # By names alone, of which a "%" is taken out: in a path ffmpeg takes it for the place of a picture's number.
+        command = [_ffmpeg(), "-y", "-loglevel", "error", *(getattr(word, "name", word) for word in words)]
         return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._messages, start_new_session=True
+            command,
+            cwd=self.path.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._messages,
+            start_new_session=True,  # Ctrl-C is this process's to handle
         )
 
     def _wait(self) -> None:
@@ -143,7 +148,8 @@ class Film:
         return OSError(f"ffmpeg couldn't write the film; it says: {said[-1]}. Received: out={str(self.path)!r}")
 
     def _beside(self, kind: str) -> Path:
-        return self.path.with_name(f".{self.path.name}.{os.getpid()}.{kind}")
+        name = self.path.name.replace("%", "")
+        return self.path.with_name(f".{name}.{os.getpid()}.{kind}")
 
 
 def _ffmpeg() -> str:
