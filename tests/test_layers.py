@@ -17,7 +17,7 @@ LINES = (
     "models saliency",
     "sequences",
     "agents",
-    "evaluation initial_states checkpoint snapshots saved_replay curves disk scores score_summary "
+    "evaluation evaluation_status initial_states checkpoint snapshots saved_replay curves disk scores score_summary "
     "run_record seed_scores",
     "asynchronous",
     "callbacks",
