@@ -92,7 +92,7 @@ class ScoreSummary:
         result = self.result
         rows = {
             "run": self.run_directory,
-            "agent": self.which if self.which == str(self.steps) else f"{self.which}, of {self.steps:,} steps",
+            "agent": name_agent(self.which, self.steps),
             "protocol": f"{self.protocol or 'none'}, epsilon {self.epsilon:g}",
             "games": f"{result.episodes:,} of seed {self.seed}; {result.cut} cut, {result.capped} capped",
         }
@@ -115,6 +115,11 @@ class ScoreSummary:
 
 
 _COLUMNS = ("steps", "agent", "mean", "std", "median", "min", "max", "95%", "games", "cut", "capped")
+
+
+def name_agent(which: str, steps: int) -> str:
+    """An agent's name for people: by which it was asked for, its steps among it."""
+    return f"{'that' if which == str(steps) else which + ','} of {steps:,} steps"
 
 
 def summary_table(summaries: list[ScoreSummary]) -> list[str]:

@@ -139,7 +139,7 @@ def test_people_get_aligned_lines(capsys, trained):
     names = ["run", "agent", "protocol", "games", "return", "95%", "length"]
     assert [line[:10].rstrip() for line in lines] == names
     assert lines[1:4] == [
-        "agent     88",
+        "agent     that of 88 steps",
         "protocol  classic-control, epsilon 0",
         "games     5 of seed 0; 0 cut, 0 capped",
     ]

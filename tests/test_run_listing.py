@@ -110,7 +110,7 @@ def test_it_only_reads(folder, capsys):
 
 @pytest.mark.parametrize(
     ("place", "rule"),
-    [("none", "There must be such a directory"), ("file", "There must be such a directory"), ("", "No run is under")],
+    [("none", "There is no such directory"), ("file", "There is no such directory"), ("", "No run is under")],
 )
 def test_a_place_without_runs_is_one_line(tmp_path, capsys, place, rule):
     (tmp_path / "file").write_text("")

@@ -101,7 +101,7 @@ def test_the_lines_are_aligned_and_say_whose_people_are_meant():
 def test_where_no_game_was_finished_the_lines_say_so():
     nothing = ScoreSummary(NO_RESULT, "runs/mine", "7", 7, None, 0.0, 0)
     assert nothing.lines()[1:] == [
-        "agent     7",
+        "agent     that of 7 steps",
         "protocol  none, epsilon 0",
         "games     0 of seed 0; 0 cut, 0 capped",
         "return    none: no game was finished",

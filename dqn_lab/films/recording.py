@@ -20,6 +20,7 @@ from dqn_lab.protocols import Protocol, get_protocol
 from dqn_lab.run_evaluation import ALL, choose_save, load_saves
 from dqn_lab.run_record import read_config
 from dqn_lab.saved_run import RunGames
+from dqn_lab.score_summary import name_agent
 
 Draw = Callable[[Moment], np.ndarray]
 
@@ -62,7 +63,7 @@ class Recording:
         if self.saliency is not None:
             rows += [("saliency", f"{self.saliency}: pixels that the value of the action taken depends on")]
         for which, steps, games in self.games:
-            rows += [("agent", which if which == str(steps) else f"{which}, of {steps:,} steps")]
+            rows += [("agent", name_agent(which, steps))]
             rows += [("game", _told(game)) for game in games]
         return [f"{name:<8}  {words}" for name, words in rows]
 

@@ -63,7 +63,7 @@ def list_runs(directory: str | Path, say: Callable[[str], None] = print) -> list
         ValueError: there is no such directory, or no run under it.
     """
     if not Path(directory).is_dir():
-        raise ValueError(f"There must be such a directory. Received: directory={str(directory)!r}")
+        raise ValueError(f"There is no such directory. Received: directory={str(directory)!r}")
     runs = list(_found(Path(directory), say))
     if not runs:
         raise ValueError(f"No run is under this directory. Received: directory={str(directory)!r}")
