@@ -8,7 +8,7 @@ Deviations from the first: those of `pong_fast.py`, and of its settings
 1. A replay of 300,000 steps, compressed.
 2. Epsilon falls to 0.02 within 150,000 steps.
 
-Expected: see the README's results; a game of Breakout takes longer to learn than one of Pong.
+Expected: not measured yet; a game of Breakout takes longer to learn than one of Pong.
 """
 
 import math
