@@ -24,8 +24,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out what the system has no means for, instead of skipping it."""
-    missing = {"win32": "posix", "darwin": "affinity"}.get(sys.platform)
-    if missing is None:
-        return
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(missing)])
-    items[:] = [item for item in items if not item.get_closest_marker(missing)]
+    missing = {"win32": ("posix", "linux"), "darwin": ("affinity", "linux")}.get(sys.platform, ())
+    left_out = [item for item in items if any(map(item.get_closest_marker, missing))]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]

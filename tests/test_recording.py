@@ -246,7 +246,7 @@ def test_closing_the_window_ends_the_games_and_keeps_no_film(capsys, trained, tm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have their own display")
+@pytest.mark.linux
 def test_no_display_is_one_line(capsys, trained, tmp_path, monkeypatch):
     for name in ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
@@ -292,10 +292,8 @@ def test_wrong_usage_is_one_line_and_leaves_no_file(capsys, trained, tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.posix
+@pytest.mark.linux
 def test_a_folder_that_cannot_be_written_to_is_one_line(capsys, trained):
-    if not Path("/proc/self").is_dir():
-        pytest.skip("no folder that refuses everybody")
     err = refused(capsys, 1, trained, "--out", "/proc/a.mp4")
     assert "/proc/" in err
 

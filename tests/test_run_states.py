@@ -117,17 +117,19 @@ def test_a_run_that_begins_while_somebody_looks_waits_for_that(tmp_path, monkeyp
     (tmp_path / ".lock").write_text("")
     with open(tmp_path / ".lock", "rb") as looker:
         fcntl.flock(looker, fcntl.LOCK_SH)
-        acquire = run_directory_module.FileLock.acquire
+        acquire, waited = run_directory_module.FileLock.acquire, []
 
         def acquire_after_the_look(self, timeout, poll_interval):
             if timeout > 0:  # else it would be tried only once, before that
                 fcntl.flock(looker, fcntl.LOCK_UN)
+                waited.append(timeout)
             return acquire(self, timeout=timeout, poll_interval=poll_interval)
 
         monkeypatch.setattr(run_directory_module.FileLock, "acquire", acquire_after_the_look)
         directory = RunDirectory(tmp_path)
         begin(directory)  # it would be refused as if a run were going on
         directory.release()
+        assert waited
 
 
 def test_the_newest_of_all_files_tells_the_age_but_for_the_lock(tmp_path):

@@ -85,7 +85,7 @@ def test_closing_it_ends_the_games(display, event, ends):
         window.show(picture_of(2), 50.0)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have their own display")
+@pytest.mark.linux
 def test_no_display_is_refused(monkeypatch):
     for name in ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
@@ -99,7 +99,7 @@ def test_a_display_that_does_not_open_is_refused_in_sdls_words(monkeypatch):
         window_of(Time())
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have their own display")
+@pytest.mark.linux
 def test_a_display_that_shows_nothing_counts_only_where_it_was_asked_for(monkeypatch):
     monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
     monkeypatch.setenv("DISPLAY", ":0")
